@@ -12,20 +12,9 @@ if TYPE_CHECKING:
     from cod_lightning.callbacks.notes import MismatchGuard as MismatchGuard
     from cod_lightning.callbacks.notes import Notes as Notes
     from cod_lightning.callbacks.progress import Progress as Progress
-    from cod_lightning.callbacks.throughput import Staleness as Staleness
     from cod_lightning.callbacks.throughput import Throughput as Throughput
     from cod_lightning.callbacks.throughput import TokenBudget as TokenBudget
     from cod_lightning.callbacks.transcripts import Transcripts as Transcripts
     from cod_lightning.callbacks.weight_sync import WeightSync as WeightSync
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "evaluation": "Evaluation",
-        "notes": "MismatchGuard Notes",
-        "progress": "Progress",
-        "throughput": "Staleness Throughput TokenBudget",
-        "transcripts": "Transcripts",
-        "weight_sync": "WeightSync",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

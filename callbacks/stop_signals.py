@@ -89,7 +89,7 @@ class StopSignals(Callback, RolloutObserver):
 
     # ------------------------------------------------------------------ where a run may stop
 
-    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+    def update_begins(self) -> None:
         """The state of now can be saved and resumed exactly."""
         self.stop_if_asked()
 

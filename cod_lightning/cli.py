@@ -94,6 +94,11 @@ def _run(args: list[str]) -> int:
 
 def _answered(args: list[str]) -> int:
     try:
+        try:
+            os.getcwd()
+        except FileNotFoundError as error:
+            folder = os.environ.get("PWD")
+            raise ConfigError("current folder", folder, "one that has not been deleted", "cd to another.") from error
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
@@ -110,6 +115,12 @@ def _answered(args: list[str]) -> int:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            print(
+                f"error: {str(error.filename)[:100]}... is too long for a path; expected a shorter one.",
+                file=sys.stderr,
+            )
+            return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         print(f"error: {error}. Make room; a fit then goes on with --ckpt_path last.", file=sys.stderr)

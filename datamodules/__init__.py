@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from cod_lightning.datamodules.demonstrations import DemonstrationDataModule as DemonstrationDataModule
     from cod_lightning.datamodules.rollout import RolloutDataModule as RolloutDataModule
 
-__getattr__ = lazily(__name__, {"demonstrations": "DemonstrationDataModule", "rollout": "RolloutDataModule"})
+__getattr__ = lazily(__name__, __file__)

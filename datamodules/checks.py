@@ -11,7 +11,8 @@ from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Program, asks, outline
 from cod_lightning.models.base import Policy
-from cod_lightning.rewards import Rewards, SiblingReward
+from cod_lightning.rewards import SiblingReward
+from cod_lightning.rewards.base import Rewards
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat

@@ -34,7 +34,7 @@ from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
 from cod_lightning.ranks import check_shares, num_ranks, share
-from cod_lightning.rewards import RewardPart, rewards_of
+from cod_lightning.rewards.base import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler

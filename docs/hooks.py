@@ -78,7 +78,7 @@ SEAMS = {
     "NotebookContext": "data.context",
     "RecordContext": "data.context",
     "WordedContext": "data.context",
-    "WrappedContext": "data.context",
+    "ContextMechanism": "data.context",
     "Evolution": "evolve",
 }
 """Base class of a method, or its own name, -> the key that chooses it, or the command that runs it."""

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from cod_lightning.modules.grpo import GRPOModule as GRPOModule
     from cod_lightning.modules.warm_start import WarmStartModule as WarmStartModule
 
-__getattr__ = lazily(__name__, {"grpo": "GRPOModule", "warm_start": "WarmStartModule"})
+__getattr__ = lazily(__name__, __file__)

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from msgspec import structs
-
 from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Scripted, beside
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message
+from cod_lightning.types import Episode, Message
+from tests.records import episode
 
 
 class LetterTokens:
@@ -43,11 +42,9 @@ def answered(
     position: int = 0,
 ) -> ContextUpdate:
     """What the update makes of these responses, one a turn."""
-    solved = Episode(kind=EpisodeKind.SOLVE, position=position, status=EpisodeStatus.COMPLETED, reward=1.0)
     before = mechanism.empty() if state is None else state
-    dialogue = mechanism.update(
-        before, "rules", structs.replace(solved, state_after=before), LetterTokens(special_tokens)
-    )
+    solved = episode(position=position, state_after=before)
+    dialogue = mechanism.update(before, "rules", solved, LetterTokens(special_tokens))
     next(dialogue)
     for response in [responses] if isinstance(responses, str) else responses:
         try:

@@ -10,7 +10,6 @@ from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import lightning as L
 import torch
 
 from cod_lightning.contexts import HintContext
@@ -22,6 +21,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, StopReason
+from tests.small_fit import quiet_trainer
 
 WINDOW = 256
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
@@ -129,14 +129,7 @@ def tiny_policy() -> tuple[Any, Chat]:
     data = DemonstrationDataModule(world, mechanism, num_updates=150, packs_per_update=3, num_packs=60, seed=0)
     policy = TinyPolicy(hidden_size=48, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=96, window=WINDOW)
     module = WarmStartModule(policy, lr=5e-3, warmup_updates=5)
-    L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    ).fit(module, data)
+    quiet_trainer(None).fit(module, data)
     assert module.model is not None
     return module.model.eval(), data.chat
 

@@ -215,3 +215,14 @@ def kept_credit(module) -> list[Credited]:
 def cells(table: CreditTable):
     groups, siblings, episodes = table.valid.shape
     return [(g, k, e) for g in range(groups) for k in range(siblings) for e in range(episodes)]
+
+
+def made_batch(place, mask, **fields):
+    """Rows of these places [B 3] (pack, sibling, episode) and action masks [B T], every row an episode; `fields` say otherwise."""
+    num, width = mask.shape
+    zeros = torch.zeros(num, dtype=torch.long)
+    rows = {"token_ids": torch.zeros(num, width, dtype=torch.long), "behaviour_logprobs": torch.zeros(num, width)}
+    own = {"lengths": zeros + width, "policy_version": zeros, "kinds": zeros, "advantages": torch.zeros(num)}
+    own |= {"is_attempt": zeros.bool(), "is_replayed": zeros.bool()}
+    own |= {"episode": torch.arange(num), "siblings": torch.arange(num)}
+    return Batch(place=place, action_mask=mask, **rows | own | fields)

@@ -1,20 +1,11 @@
 """Tasks that a mechanism of records has seen, made by hand."""
 
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Turn
-
-
-def turn(observation, response="act"):
-    return Turn(
-        new_ids=(1,), extends=False, action_ids=(2,), behaviour_logprobs=(0.0,), stop=StopReason.STOP, policy_version=0,
-        prompt_digest=0, observation=observation, response=response,
-    )  # fmt: skip
+from tests.records import episode, turn
 
 
 def solved(*observations, reward=1.0, feedback="done"):
-    return Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=tuple(map(turn, observations)),
-        reward=reward, success=reward > 0, feedback=feedback,
-    )  # fmt: skip
+    turns = tuple(turn("act", observation=one) for one in observations)
+    return episode(turns=turns, reward=reward, success=reward > 0, feedback=feedback)
 
 
 def lived(context, *tasks, state=None):

@@ -14,6 +14,7 @@ from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.types import Group
 from tests.records import group
+from tests.small_fit import quiet_trainer
 from tests.stubs import FunctionEngine
 
 NUM_TASKS = 3
@@ -122,14 +123,6 @@ class PlayedModule(L.LightningModule):
 
 
 def trainer(folder: Path, callbacks: list[Callback], *, logger: Any = False, max_epochs: int = 2) -> L.Trainer:
-    return L.Trainer(
-        accelerator="cpu",
-        max_epochs=max_epochs,
-        default_root_dir=folder,
-        callbacks=callbacks,
-        logger=logger,
-        log_every_n_steps=1,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=None if any("Progress" in type(c).__name__ for c in callbacks) else False,
-    )
+    shown = None if any("Progress" in type(c).__name__ for c in callbacks) else False
+    more = {"logger": logger, "log_every_n_steps": 1, "num_sanity_val_steps": 2, "enable_progress_bar": shown}
+    return quiet_trainer(folder, *callbacks, max_epochs=max_epochs, **more)

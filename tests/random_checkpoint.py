@@ -5,6 +5,9 @@ import copy
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from cod_lightning.cli import main
+from cod_lightning.commands import LEARNT_NOTHING
+from tests.command_line import cod, rows
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
 
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
@@ -24,6 +27,12 @@ SMALL = {
     "model.policy.init_args.window": 12000,
     "model.policy.init_args.gradient_checkpointing": "false",
 }
+
+JUDGED = (
+    "defaults:\n  - recipe: {recipe}\n  - env: levers\n  - _self_\n"
+    "data: {{rewards: {{noisy: {{class_path: cod_lightning.methods.noisy.NoisyJudge, init_args: {{false_negative: 0.1}}}}}}}}\n"
+)
+"""A config of a recipe in which rewards differ: a random model solves nothing, and there would be nothing to learn."""
 
 
 def saved_checkpoint(folder, template=QWEN3_TOOLS):
@@ -46,3 +55,33 @@ def saved_checkpoint(folder, template=QWEN3_TOOLS):
     Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def trained(folder, checkpoint):
+    """Token drift and failed lifecycles of two updates of the folder's `theirs.yaml` with that checkpoint."""
+    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
+    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
+    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
+    assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
+    steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
+    return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]
+
+
+def write_recipe(folder, env):
+    """`theirs.yaml`: the recipe of a language model in the environment of these lines."""
+    lines = "".join(f"    {line}\n" for line in env.splitlines() if not line.startswith("#"))
+    (folder / "theirs.yaml").write_text(f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{lines}")
+
+
+def trained_and_exported(folder, checkpoint, recipe="qwen3_8b", **settings):
+    """Rows of the updates of a short training in `folder/run`, whose last checkpoint is exported to `folder/out`."""
+    (folder / "judged.yaml").write_text(JUDGED.format(recipe=recipe))
+    own = {"trainer.limit_val_batches": 0, "data.group_size": 8, "data.suites": "null", "model.optimizer": "adamw"}
+    own |= {"data.rewards.noisy.init_args.false_positive": 0.5, "data.env.init_args.protocol": "natural"}
+    own |= {"model.policy.init_args.path": checkpoint, "model.policy.init_args.dtype": "float32"}
+    all_of_them = SMALL | own | {"trainer.default_root_dir": folder / "run"} | settings
+    flags = [text for key, value in all_of_them.items() for text in (f"--{key}", str(value))]
+    assert main(["fit", "--config", str(folder / "judged.yaml"), "engine=TransformersEngine", *flags]) == 0
+    last = folder / "run" / "checkpoints" / "last.ckpt"
+    assert main(["export", "--ckpt_path", str(last), "--out", str(folder / "out")]) == 0
+    return [row for row in rows(folder / "run") if row["rollout/token_drift"]]

@@ -1,6 +1,7 @@
 """Lifecycles made by hand, for tests that need some but play none."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from cod_lightning.contexts.base import TextState
 from cod_lightning.engines.base import digest
@@ -18,51 +19,34 @@ from cod_lightning.types import (
 )
 
 
-def turn(response: str = "go left", logprobs: Sequence[float] = (-0.1, -2.5)) -> Turn:
-    return Turn(
-        new_ids=(5, 6, 7),
-        extends=False,
-        action_ids=tuple(range(len(logprobs))),
-        behaviour_logprobs=tuple(logprobs),
-        stop=StopReason.STOP,
-        policy_version=3,
-        prompt_digest=digest((5, 6, 7)),
-        observation="a wall",
-        response=response,
-    )
+def turn(response: str = "go left", logprobs: Sequence[float] = (-0.1, -2.5), **more: Any) -> Turn:
+    """A turn with a token for each log-prob; `more` are other fields."""
+    own = {"new_ids": (5, 6, 7), "extends": False, "action_ids": tuple(range(len(logprobs)))}
+    own |= {"behaviour_logprobs": tuple(logprobs), "stop": StopReason.STOP, "policy_version": 3}
+    own |= {"prompt_digest": digest((5, 6, 7)), "observation": "a wall", "response": response}
+    return Turn(**own | more)
+
+
+def episode(**more: Any) -> Episode:
+    """The first task, solved with reward 1; `more` are other fields."""
+    own = {"kind": EpisodeKind.SOLVE, "position": 0, "status": EpisodeStatus.COMPLETED, "reward": 1.0}
+    return Episode(**own | more)
 
 
 def solve(position: int, success: bool | None, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
     """Reward 1 for success, 0 for none; None is a world that failed."""
+    carried = {"context_before": context, "context_after": context}
+    carried |= {"state_before": TextState(context), "state_after": TextState(context)}
     status = EpisodeStatus.FAILED if success is None else EpisodeStatus.COMPLETED
     reward = None if success is None else float(success)
-    return Episode(
-        kind=EpisodeKind.SOLVE,
-        position=position,
-        status=status,
-        reward=reward,
-        success=success,
-        context_before=context,
-        context_after=context,
-        state_before=TextState(context),
-        state_after=TextState(context),
-        turns=tuple(turns),
-    )
+    return episode(position=position, status=status, reward=reward, success=success, turns=tuple(turns), **carried)
 
 
 def update(position: int, parsed: bool = True, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
-    status = EpisodeStatus.COMPLETED if parsed else EpisodeStatus.MALFORMED
-    return Episode(
-        kind=EpisodeKind.UPDATE,
-        position=position,
-        status=status,
-        reward=0.0 if parsed else -0.1,
-        success=parsed,
-        context_after=context,
-        state_before=TextState(),
-        state_after=TextState(context),
-        turns=tuple(turns),
-    )
+    carried = {"context_after": context, "state_before": TextState(), "state_after": TextState(context)}
+    status, reward = (EpisodeStatus.COMPLETED, 0.0) if parsed else (EpisodeStatus.MALFORMED, -0.1)
+    made = {"kind": EpisodeKind.UPDATE, "position": position, "status": status, "reward": reward, "success": parsed}
+    return episode(turns=tuple(turns), **made, **carried)
 
 
 def lifecycle(pack_id: str, successes: Sequence[bool | None], *, sibling: int = 0, context: str = "") -> Lifecycle:

@@ -18,7 +18,7 @@ from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.modules import GRPOModule
 from tests.adapted import write_base
-from tests.command_line import by_strategy, rows
+from tests.command_line import rows
 from tests.forked import on_ranks
 
 pytestmark = [
@@ -27,50 +27,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*load in a single process.*", "ignore:.*merged.*"),
 ]
 STOPPED_AT = 3
-SMALL = [
-    *(
-        "--config",
-        "experiment/qlora_smoke",
-        "--warm_start",
-        "null",
-        "--torch_threads",
-        "1",
-        "--model.optimizer",
-        "adamw",
-    ),
-    *(
-        "--data.updates_per_rollout",
-        "2",
-        "--data.rollouts_per_epoch",
-        "2",
-        "--data.packs_per_rollout",
-        "4",
-        "--data.group_size",
-        "4",
-        "--data.val_packs",
-        "4",
-    ),
-    *(
-        "--trainer.max_epochs",
-        "1",
-        "--checkpoint_every",
-        "1",
-        "--data.suites",
-        '[{"name": "held_out", "num_packs": 4}]',
-    ),
-]
-KINDS = {
-    "lora": [
-        "model.policy=LoRAPolicy",
-        "--model.policy.dtype",
-        "float32",
-        "--model.policy.rank",
-        "8",
-        "--model.policy.alpha",
-        "16",
-    ],
-    "qlora": [],
-}
+SMALL = (
+    "--config experiment/qlora_smoke --warm_start null --torch_threads 1 --model.optimizer adamw --data.updates_per_rollout 2 "
+    "--data.rollouts_per_epoch 2 --data.packs_per_rollout 4 --data.group_size 4 --data.val_packs 4 --trainer.max_epochs 1 "
+    "--checkpoint_every 1"
+)
+SUITES = ("--data.suites", '[{"name": "held_out", "num_packs": 4}]')
+LORA = "model.policy=LoRAPolicy --model.policy.dtype float32 --model.policy.rank 8 --model.policy.alpha 16"
+KINDS = {"lora": LORA, "qlora": ""}
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +45,7 @@ def base(tmp_path_factory):
     return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 
-def run(folder, kind, strategy, base, *more, killed=False):
+def run(folder, kind, base, *more, killed=False):
     """The run on two ranks; `killed` ends both in the middle of the second rollout."""
 
     def part():
@@ -93,8 +57,16 @@ def run(folder, kind, strategy, base, *more, killed=False):
             return train(self, batch, batch_idx)
 
         GRPOModule.training_step = train_until
-        argv = [*SMALL, *KINDS[kind], "--model.policy.path", str(base), "--model.policy.window", "96"]
-        argv += ["--trainer.default_root_dir", str(folder), *by_strategy(strategy), "--trainer.devices", "2", *more]
+        argv = [
+            *SMALL.split(),
+            *SUITES,
+            *KINDS[kind].split(),
+            "--model.policy.path",
+            str(base),
+            "--model.policy.window",
+            "96",
+        ]
+        argv += ["--trainer.default_root_dir", str(folder), "strategy=fsdp2", "--trainer.devices", "2", *more]
         return main(["fit", *argv])
 
     assert set(on_ranks(2, part, folder.with_suffix(".ranks"), returns=not killed)) <= {0}
@@ -108,37 +80,26 @@ def kind(request):
 
 @pytest.fixture(scope="module")
 def sharded(kind, base, tmp_path_factory):
-    return run(tmp_path_factory.mktemp(kind) / "fsdp2", kind, "fsdp2", base)
+    return run(tmp_path_factory.mktemp(kind) / "fsdp2", kind, base)
 
 
 def untimed(folder):
     return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows(folder)]
 
 
-def test_losses_and_weights_are_those_of_ddp(kind, sharded, base, tmp_path):
-    plain = run(tmp_path / "ddp", kind, "ddp", base)
-    for ours, theirs in zip(untimed(sharded), untimed(plain), strict=True):
-        for name, value in theirs.items():
-            assert (value == "") == (ours[name] == ""), name
-            assert not value or float(ours[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
-    found, expected = (read_checkpoint(f / "checkpoints" / "last.ckpt").weights() for f in (sharded, plain))
-    assert found.keys() == expected.keys()
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-4)
-    assert any(weight.abs().max() > 1e-3 for name, weight in found.items() if "lora_B" in name)
-
-
 def test_its_checkpoint_has_a_file_of_each_rank_and_of_the_adapter_alone(sharded, base):
     checkpoint = sharded / "checkpoints" / "last.ckpt"
     shards = sorted(path.name for path in checkpoint.glob("*.distcp"))
     assert [name[:3] for name in shards] == ["__0", "__1"]
-    assert all("lora_" in name for name in read_checkpoint(checkpoint).weights())
+    weights = read_checkpoint(checkpoint).weights()
+    assert all("lora_" in name for name in weights)
+    assert any(weight.abs().max() > 1e-3 for name, weight in weights.items() if "lora_B" in name), "trained"
 
 
 def test_it_goes_on_from_the_middle_of_a_rollout_bit_for_bit(kind, sharded, base, tmp_path):
-    folder = run(tmp_path / "run", kind, "fsdp2", base, killed=True)
+    folder = run(tmp_path / "run", kind, base, killed=True)
     assert read_checkpoint(folder / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
-    run(folder, kind, "fsdp2", base, "--ckpt_path", "last")
+    run(folder, kind, base, "--ckpt_path", "last")
     assert untimed(folder) == untimed(sharded)
     ours, theirs = (read_checkpoint(f / "checkpoints" / "last.ckpt").weights() for f in (folder, sharded))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -169,6 +169,29 @@ def test_a_foreign_checkpoint_and_a_file_that_is_none_are_refused(capsys, tmp_pa
         assert said in line
 
 
+def test_a_path_that_is_too_long_is_refused_in_one_line(capsys):
+    code, line = fails(capsys, "report", "a" * 5_000)
+    assert code == 2
+    assert len(line) < 600
+
+
+def test_from_a_folder_that_is_gone_nothing_runs(capsys, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    monkeypatch.setenv("PWD", str(gone))
+    gone.rmdir()
+    code, line = fails(capsys, "worlds")
+    assert code == 2
+    assert f"current folder is {gone}" in line
+
+
+def test_a_pack_larger_than_any_that_is_kept_whole_is_refused(capsys):
+    code, line = fails(capsys, "play", "--env", "levers", "--policy", "random", "--num_tasks", "1000000000")
+    assert code == 2
+    assert "--num_tasks is 1000000000; expected in 1..10,000" in line
+
+
 def test_what_print_config_prints_can_be_loaded_again(capsys, tmp_path):
     with pytest.raises(SystemExit):
         cli.main(["fit", "--config", "quickstart", "--model.lr", "0.5", "--print_config"])

@@ -6,10 +6,9 @@ import sys
 
 import pytest
 
-from cod_lightning.commands import LEARNT_NOTHING
 from tests.chat_server import ChatServer, said
-from tests.command_line import ROOT, cod, rows
-from tests.random_checkpoint import SMALL, saved_checkpoint
+from tests.command_line import ROOT, cod
+from tests.random_checkpoint import saved_checkpoint, trained, write_recipe
 from tests.real_templates import QWEN3
 
 GUIDE = (ROOT / "docs" / "guides" / "environments_of_others.md").read_text()
@@ -47,7 +46,7 @@ def test_the_commands_of_the_guide_run(written):
             continue
         if "fit" in command:  # minutes; its figures are those of examples/studies/foreign_worlds.py
             continue
-        done = cod(*command.split()[3:], cwd=written)
+        done = cod(*command.replace("--num_packs 20", "--num_packs 4").split()[3:], cwd=written)
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
@@ -79,9 +78,7 @@ def numbers(tmp_path):
 def test_the_openenv_server_of_the_guide_is_checked_and_trained_on(numbers, checkpoint, tmp_path):
     done = cod("check", "--env", "numbers.yaml", "--num_packs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    lines = numbers.read_text().splitlines()
-    env = "".join(f"    {line}\n" for line in lines if not line.startswith("#"))
-    (tmp_path / "theirs.yaml").write_text(f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{env}")
+    write_recipe(tmp_path, numbers.read_text())
     assert trained(tmp_path, checkpoint) == [(0, 0), (0, 0)]
 
 
@@ -101,9 +98,9 @@ def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, modu
     spelled = f"# {'wugs' if env == 'dataset' else env}.yaml"
     config = next(block for block in blocks("yaml") if block.startswith(spelled))
     if module in ("reasoning_gym", "textarena"):
-        below = "".join(f"    {line}\n" for line in config.splitlines())
-        config = f"defaults:\n  - recipe: qwen3_8b\n  - _self_\ndata:\n  env:\n{below}"
-    (written / "theirs.yaml").write_text(config)
+        write_recipe(written, config)
+    else:
+        (written / "theirs.yaml").write_text(config)
     assert trained(written, checkpoint) == [(0, 0), (0, 0)]
 
 
@@ -119,13 +116,3 @@ def test_the_judge_of_the_guide_grades_what_no_rule_can(written, checkpoint, mon
     asked = str(judge.requests)
     assert "however it is put" in asked
     assert "A right answer is" in asked or "could not be read" in asked
-
-
-def trained(folder, checkpoint):
-    """Token drift and failed lifecycles of the two updates of `theirs.yaml`."""
-    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
-    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
-    assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
-    steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
-    return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]

@@ -66,8 +66,15 @@ def assert_nearly_the_same(one: Path, other: Path) -> None:
         assert torch.allclose(first["state_dict"][name], tensor, atol=1e-4), name
 
 
-@pytest.mark.parametrize("staleness", ["0", "1"])
-@pytest.mark.parametrize("where", WORLDS)
+@pytest.mark.parametrize(
+    ("where", "staleness"),
+    [
+        ("in this thread", "1"),
+        ("in a thread", "0"),
+        ("in a process", "1"),
+        *(pytest.param(*one, marks=pytest.mark.soak) for one in zip(WORLDS, "010", strict=True)),
+    ],
+)
 def test_a_signal_is_heard_while_a_world_sleeps_and_the_run_goes_on_as_if_there_had_been_none(
     where, staleness, tmp_path
 ):

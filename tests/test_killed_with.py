@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.training.packs import Uniform
 from tests.forked import on_ranks
 from tests.forked_fit import EVERY, assert_the_same, checkpoint, fit, killed_after, metrics, said
 from tests.test_ranks import rows, run, weights
@@ -143,22 +142,3 @@ def test_a_writer_trained_for_a_frozen_player_goes_on_bit_for_bit_and_its_player
     assert fit(folder, *role, *EVERY, "--ckpt_path", "last") == 0, said(folder)
     assert_the_same(folder, whole)
     assert not all((weights(whole)[name] == tensor).all() for name, tensor in weights(before).items())
-
-
-class Ends(Uniform):
-    """Has the packs of one rollout."""
-
-    def next(self, first, count):
-        return super().next(first, count if first == 0 else 0)
-
-
-def test_a_source_that_ends_the_run_leaves_one_line_and_the_checkpoint_before(tmp_path):
-    folder = tmp_path / "run"
-    source = '{"class_path": "tests.test_killed_with.Ends"}'
-    assert fit(folder, *EVERY, "--data.source", source) == 2
-    lines = said(folder).splitlines()
-    assert (
-        "data.source is Ends; expected a source that names 4 packs where 4 are asked for, not 0. Correct" in lines[-1]
-    )
-    assert checkpoint(folder)["global_step"] == 2
-    assert fit(folder, *EVERY, "--ckpt_path", "last", "--accept_changes", "true") == 0, said(folder)

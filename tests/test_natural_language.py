@@ -1,10 +1,5 @@
 """One whole CoD step as a real checkpoint would run it: sentences, byte-level BPE, Qwen3's architecture and chat template."""
 
-import lightning as L
-import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
-
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import RolloutDataModule
@@ -12,44 +7,13 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.modules import GRPOModule
-from tests.real_templates import QWEN3, bpe_tokenizer
-from tests.small_fit import quiet_trainer
+from tests.random_checkpoint import saved_checkpoint
+from tests.real_templates import QWEN3
+from tests.small_fit import Updates, quiet_trainer
 from tests.stubs import Following
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot."""
-    folder = tmp_path_factory.mktemp("qwen3")
-    tokenizer = bpe_tokenizer(QWEN3)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        intermediate_size=64,
-        max_position_embeddings=4096,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-class Keep(L.Callback):
-    def __init__(self):
-        self.batches, self.gaps = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.gaps.append(float(trainer.callback_metrics["train/logprob_gap"]))
-
-
-def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_probs(checkpoint, tmp_path, monkeypatch):
+def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_probs(tmp_path, monkeypatch):
     world = FrozenLakeObscure(size_min=4, size_max=4, max_turns=3, max_shortest_path=3, length_penalty=0.1)
     # a random model never answers in form, so give it a world that lets every turn pass
     monkeypatch.setattr(
@@ -67,16 +31,16 @@ def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_p
         val_packs=2,
         max_new_tokens=12,
     )
-    module = GRPOModule(PretrainedPolicy(str(checkpoint), dtype="float32", window=4000), lr=1e-3)
-    keep, groups = Keep(), []
+    module = GRPOModule(PretrainedPolicy(str(saved_checkpoint(tmp_path, QWEN3)), dtype="float32", window=4000), lr=1e-3)
+    updates, groups = Updates(), []
     data.runner.follow(Following(rollout_played=lambda label, found: groups.extend(found)))
-    quiet_trainer(tmp_path, WeightSync(), keep, max_steps=1, limit_val_batches=0).fit(module, data)
-    (batch,) = keep.batches
+    quiet_trainer(tmp_path, WeightSync(), updates, max_steps=1, limit_val_batches=0).fit(module, data)
+    (batch,) = updates.batches
     episodes = [e for group in groups for x in group.lifecycles for e in x.episodes]
     assert batch.figures["rollout/token_drift"] == 0
     assert len(batch) == len(episodes) == 2 * 4 * 3
     assert max(len(e.turns) for e in episodes) > 1
-    assert keep.gaps[0] <= 1e-4
+    assert updates.values[0]["train/logprob_gap"] <= 1e-4
     texts = [data.chat.tokenizer.decode(row[:n]) for row, n in zip(batch.token_ids, batch.lengths, strict=True)]
     assert all(text.startswith("<|im_start|>system\n") for text in texts)
     assert any("Direction 1" in text and "Map:" in text for text in texts)

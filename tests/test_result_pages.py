@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from examples.studies import (
+    across_worlds_page,
     apps_page,
     asynchronous,
     distillation,
@@ -23,6 +24,7 @@ from examples.studies import (
     safety,
     safety_page,
     sentences,
+    signals,
     syncs,
     training_pays,
     uninformative,
@@ -41,6 +43,7 @@ def habits(found: Any) -> str:
 
 
 MADE = {
+    "across_worlds": lambda found: across_worlds_page.page(generalisation.parsed(found["success"])),
     "apps": apps_page.page,
     "asynchronous": asynchronous.page,
     "distillation": distillation.page,
@@ -57,6 +60,7 @@ MADE = {
     "regime": regime.page,
     "safety": lambda found: safety_page.page(found, list(safety.ARMS), AGAIN.format(name="safety")),
     "sentences": sentences.page,
+    "signals": lambda found: signals.page(found["runs"], found.get("proposals", {})),
     "syncs": syncs.page,
     "uninformative": uninformative.page,
 }

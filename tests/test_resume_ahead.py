@@ -12,14 +12,12 @@ from cod_lightning.ranks import rank
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.training.packs import TrainingPacks
 from tests.forked_fit import (
-    EVERY,
     assert_the_same,
     checkpoint,
     draws,
     fit,
     in_rollout,
     in_update,
-    killed_after,
     metrics,
     noting_draws,
     said,
@@ -43,15 +41,6 @@ def whole(tmp_path_factory):
 
 def staleness(folder):
     return [float(row["train/staleness"]) for row in metrics(folder) if row["train/staleness"]]
-
-
-def test_killed_after_some_updates_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole, tmp_path):
-    folder = tmp_path / "run"
-    for update in (1, 3):
-        assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
-        assert checkpoint(folder)["global_step"] == update
-    assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "last") == 0, said(folder)
-    assert_the_same(folder, whole)
 
 
 def while_training_waits(act):

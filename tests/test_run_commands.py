@@ -11,7 +11,18 @@ from cod_lightning.rollout.transcript import load
 from tests.command_line import ROOT, cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SHORT = ("--torch_threads", "1", "--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "3", "--data.suites", "null")
+WARM = ("--warm_start.num_updates", "60", "--warm_start.num_packs", "60")
+SHORT = (
+    "--torch_threads",
+    "1",
+    "--trainer.max_epochs",
+    "1",
+    "--data.rollouts_per_epoch",
+    "3",
+    "--data.suites",
+    "null",
+    *WARM,
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +57,12 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
     first, second = short / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
     second.write_bytes(first.read_bytes())
     suites = [
-        {"name": "loop", "num_packs": 32, "wrap": "ralph_loop"},
-        {"name": "long", "num_packs": 32, "pack_size": 9},
+        {"name": "loop", "num_packs": 12, "wrap": "ralph_loop"},
+        {"name": "long", "num_packs": 12, "pack_size": 9},
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
     chosen = ("--ckpt_paths", f"[{first},{second}]", "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
-    done = cod("test", "--config", "smoke", *chosen, cwd=tmp_path)
+    done = cod("test", "--config", "smoke", *WARM, *chosen, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "t" / "evaluation.json").read_text())
     assert results["suites"] == {}
@@ -63,12 +74,12 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
 
 def test_a_checkpoint_plays_the_validation_packs(short, tmp_path):
     checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
-    root = ("--trainer.default_root_dir", "played")
-    done = cod("validate", "--config", "smoke", *root, *checkpoint, cwd=tmp_path)
+    root = ("--trainer.default_root_dir", "played", "--data.val_packs", "24")
+    done = cod("validate", "--config", "smoke", *WARM, *root, *checkpoint, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1
-    assert len(load(recorded[0].read_text().splitlines())) == 256
+    assert len(load(recorded[0].read_text().splitlines())) == 24
 
 
 def typed_commands():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers

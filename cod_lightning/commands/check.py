@@ -8,6 +8,7 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
@@ -26,6 +27,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_packs", type=Several, default=100, help="Packs that each reference plays.")
     parser.add_argument("--pack_size", type=Several, default=4, help="N, tasks of a pack.")
     options = parse_world(parser, argv)
+    check_num_tasks("--pack_size", options.pack_size)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
     screen, found = Screen(), list[Verdict]()

@@ -18,6 +18,7 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.ranges import Count, Natural
@@ -40,6 +41,7 @@ def run(argv: Sequence[str]) -> int:
     text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
+    check_num_tasks("--num_tasks", options.num_tasks)
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     console, env, who = Screen(), options.env, options.policy
     refused = partial(ConfigError, "--env", type(env).__name__, remedy="`check --env` says what it breaks.")

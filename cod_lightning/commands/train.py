@@ -12,7 +12,6 @@ from cod_lightning.callbacks import (
     MismatchGuard,
     Notes,
     Progress,
-    Staleness,
     Throughput,
     TokenBudget,
     Transcripts,
@@ -157,7 +156,7 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Staleness(), Progress()]
+        callbacks += [MismatchGuard(), Notes(), Progress()]
         callbacks += [TokenBudget(self.config.sampled_token_budget), Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 

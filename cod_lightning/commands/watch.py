@@ -6,6 +6,7 @@ from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.from_run import SAMPLED, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.play import Audience
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.ranges import Count, Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.terminal import Screen
@@ -22,6 +23,7 @@ def run(argv: Sequence[str]) -> int:
     cli = built("play", _OPTIONS, argv)
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
+    check_num_tasks("--num_tasks", num_tasks)
     pack = data.env.sample_pack(split=Split.TEST, index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
     setting = setting_of(cli, model_of(cli, options.ckpt_path), audience)

@@ -12,16 +12,7 @@ if TYPE_CHECKING:
     from cod_lightning.contexts.stacked import StackedContext as StackedContext
     from cod_lightning.contexts.wrapped import StartedContext as StartedContext
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "base": "ContextMechanism ContextUpdate",
-        "checked": "CheckedContext",
-        "hint": "HintContext",
-        "stacked": "StackedContext",
-        "wrapped": "StartedContext",
-    },
-)
+__getattr__ = lazily(__name__, __file__)
 
 
 def default_mechanism(*, compact: bool) -> "ContextMechanism":

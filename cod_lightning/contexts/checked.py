@@ -59,7 +59,7 @@ class CheckedContext(WrappedContext):
         penalty: Reward of a refused rewrite is minus this.
     """
 
-    companions = (CheckedInTask, *WrappedContext.companions)
+    companions = (CheckedInTask,)
 
     def __init__(
         self,

@@ -64,15 +64,15 @@ class Evidence:
     dependence: Dependence | None = None
     """How far late notes depend on what their episode saw; None without weights or notes."""
 
-    def option(self, path: str, otherwise: Any = None) -> Any:
-        """A value of the config by its dotted key; `init_args` are passed through."""
+    def option(self, path: str) -> Any:
+        """A value of the config by its dotted key, `init_args` passed through; None where it is missing."""
         found: Any = self.config
         for name in path.split("."):
             if not isinstance(found, dict):
-                return otherwise
+                return None
             inner = found.get("init_args")
             found = found[name] if name in found else inner.get(name) if isinstance(inner, dict) else None
-        return otherwise if found is None else found
+        return found
 
     @property
     def num_updates(self) -> int:

@@ -12,14 +12,4 @@ if TYPE_CHECKING:
     from cod_lightning.engines.vllm import VLLMEngine as VLLMEngine
     from cod_lightning.engines.vllm_server.engine import VLLMServerEngine as VLLMServerEngine
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "base": "Engine",
-        "openai": "OpenAIEngine",
-        "scripted": "ScriptedEngine",
-        "transformers": "TransformersEngine",
-        "vllm": "VLLMEngine",
-        "vllm_server.engine": "VLLMServerEngine",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

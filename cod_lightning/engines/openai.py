@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from cod_lightning.clients import ChatClient
+from cod_lightning.clients.chat import ChatClient
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.errors import ConfigError
 

@@ -36,8 +36,6 @@ class Expression:
 
     text: str
     """Its tokens, with spaces only where they are needed: never a policy's raw text, and never longer."""
-    names: frozenset[str]
-    """Variables that occur in it."""
     _run: Compute = field(repr=False, compare=False)
 
     def evaluate(self, values: Values) -> float:
@@ -46,9 +44,6 @@ class Expression:
         >>> compile_expression("clip(k*(1 - x), -1, 1)", ["x", "k"]).evaluate({"x": 0.5, "k": 0.5})
         0.25
         """
-        missing = self.names - values.keys()
-        if missing:
-            raise ExpressionError(f"no value is given for {quoted(min(missing))}")
         try:
             value = self._run(values)
         except RecursionError:
@@ -76,7 +71,7 @@ def compile_expression(text: str, names: Collection[str]) -> Expression:
         raise ExpressionError(f"the formula is incomplete or out of order near {quoted(where, 20)}") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExpressionError("the formula cannot be read") from None
-    return Expression(_joined(tokens), frozenset(token for token in tokens if token in names), run)
+    return Expression(_joined(tokens), run)
 
 
 # ---------------------------------------------------------------------- before parsing

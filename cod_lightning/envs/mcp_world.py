@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, Tools, Traits
@@ -13,7 +13,7 @@ from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask,
 from cod_lightning.envs.tool_calls import STYLES, BadCalls
 from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.extras import require
-from cod_lightning.ranges import Count, Positive, PositiveShare
+from cod_lightning.ranges import Count, Positive
 
 _MOST_CALLS = 20
 _RULES = series_rules("tasks, one after the other, and tools to do them with")
@@ -90,16 +90,11 @@ class McpWorld(DatasetWorld):
     Args:
         server: A command with its arguments, which is started for every task (stdio), or an address (streamable HTTP).
         path: A file or folder of tasks, as of `DatasetWorld`.
-        prompt: Column of the task.
-        answer: Column of what the scorer grades by.
-        group: Column of what tasks share; null: all belong together.
         scorer: How a task is graded; null: `ToolChecks`. `Unscored` leaves it to a judge in `data.rewards`.
         rules: System text; null says that tasks belong together.
         max_turns: Responses to a task.
-        feedback: Whether the last words of a task name the right answer, where the scorer has one, or only the verdict.
-        success_at: Score from which a task counts as solved.
         timeout_s: Seconds that a session's beginning, and each call, may take.
-        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+        tasks: Further parameters of `DatasetWorld`.
     """
 
     companions = (McpTools, *DatasetWorld.companions)
@@ -110,16 +105,11 @@ class McpWorld(DatasetWorld):
         self,
         server: list[str] | str,
         path: str,
-        prompt: str = "prompt",
-        answer: str = "answer",
-        group: str | None = None,
         scorer: AnswerScorer | None = None,
         rules: str | None = None,
         max_turns: Count = 10,
-        feedback: Literal["answer", "verdict"] = "answer",
-        success_at: PositiveShare = 1.0,
         timeout_s: Positive = 60.0,
-        world_name: str | None = None,
+        **tasks: Any,
     ) -> None:
         require("mcp", "data.env.server", server)
         if not server:
@@ -130,8 +120,7 @@ class McpWorld(DatasetWorld):
         """Of the present task, in order."""
         self._shown: list[str] = []
         stated = _RULES if rules is None else rules
-        asked = {"max_turns": max_turns, "feedback": feedback, "success_at": success_at}
-        super().__init__(path, prompt, answer, group, scorer or ToolChecks(), stated, world_name, **asked)
+        super().__init__(path, scorer=scorer or ToolChecks(), rules=stated, max_turns=max_turns, **tasks)
         self.traits = Traits(blocking=True)
         if isinstance(self.scorer, ToolChecks):
             self._rules = stated + _DONE
@@ -165,32 +154,19 @@ class McpWorld(DatasetWorld):
             calls = []
         self._shown = []
         if not calls:
-            return self._answered(said, complaint)
+            return self._last(self._graded(said, complaint))
         for call in calls[:_MOST_CALLS]:
             self.calls.append(self._connected().call(call.name, call.arguments))
             self._shown.append(("error: " if self.calls[-1].failed else "") + self.calls[-1].shown)
         if self._answers >= self.max_turns:
             self._outcome, graded = "late", self._graded("", "")
-            return self._finished(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
+            return self._ended(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
         return "\n".join(self._shown), 0.0, False, False, {}
 
     def close(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    def _answered(self, answer: str, complaint: str) -> Stepped:
-        """The end of a task by a response without calls."""
-        grade = self._graded(answer, complaint)
-        if grade.malformed:
-            self._outcome = "malformed"
-            return self._finished(f"Your answer could not be read: {grade.remark}. The task is over.", 0.0)
-        self._outcome = "win" if grade.score >= self.success_at else "miss"
-        right = self.right_answer(self._task) if self.feedback == "answer" else None
-        words = "That is right." if self._outcome == "win" else " ".join(filter(None, (grade.verdict, grade.remark)))
-        if self._outcome == "miss" and right is not None:
-            words += f" A right answer is {right}"
-        return self._finished(words, grade.score)
 
     def _graded(self, answer: str, complaint: str) -> Grade:
         if isinstance(self.scorer, ToolChecks):
@@ -200,10 +176,10 @@ class McpWorld(DatasetWorld):
             return Grade(0.0, complaint, malformed=True)
         return self.grade(answer, self._task)
 
-    def _finished(self, words: str, reward: float) -> Stepped:
+    def _ended(self, words: str, reward: float) -> Stepped:
         self.close()
         self._shown = []
-        return self._ended(words, reward)
+        return super()._ended(words, reward)
 
     def _start(self, task: QuestionTask) -> None:
         self.close()

@@ -20,7 +20,7 @@ from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
 from cod_lightning.extras import require
-from cod_lightning.ranges import Count, Positive
+from cod_lightning.ranges import Positive
 from cod_lightning.types import EpisodeStatus
 
 _LONGEST = 20_000
@@ -268,13 +268,9 @@ class OpenEnvWorld(GymnasiumWorld):
         rules: System text: what the world is. How to answer is added from the server's schema of actions.
         action_field: Field of the action that the text between the answer tags goes into; null: that text is the action, as JSON.
         observation_field: Field of the observation that is shown; null shows all of it, as JSON.
-        max_turns: Turns per task.
-        group_key: Key of the arguments that says which tasks share a hidden rule; null: all do.
-        success_at: Sum of rewards from which a task counts as solved.
-        min_reward: Smallest sum of a task.
-        max_reward: Largest sum of a task.
         timeout_s: Seconds that a connection, a `reset` or a `step` may take.
         world_name: Short identity, part of every pack id.
+        world: Further parameters of `GymnasiumWorld`; `sum_rewards` is true.
     """
 
     traits = Traits(blocking=True)
@@ -287,21 +283,15 @@ class OpenEnvWorld(GymnasiumWorld):
         rules: str,
         action_field: str | None = None,
         observation_field: str | None = None,
-        max_turns: Count = 10,
-        group_key: str | None = None,
-        success_at: float = 1.0,
-        min_reward: float = 0.0,
-        max_reward: float = 1.0,
         timeout_s: Positive = 60.0,
         world_name: str = "openenv",
+        **world: Any,
     ) -> None:
         require("openenv", "data.env.base_url", base_url)
         session = OpenEnvSession(base_url, action_field, observation_field, timeout_s)
         listed = listed_tasks(tasks)
-        super().__init__(
-            session, listed, f"{rules}\n\n{session.described_action()}", max_turns, group_key, success_at,
-            min_reward, max_reward, sum_rewards=True, world_name=world_name,
-        )  # fmt: skip
+        stated = f"{rules}\n\n{session.described_action()}"
+        super().__init__(session, listed, stated, sum_rewards=True, world_name=world_name, **world)
         session.check(listed)
 
     @property

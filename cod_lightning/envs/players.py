@@ -2,7 +2,7 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -12,6 +12,10 @@ from cod_lightning.types import Message
 
 F = TypeVar("F")
 """What can be known of a hidden rule."""
+N = TypeVar("N")
+"""What there are facts about."""
+V = TypeVar("V")
+"""A fact."""
 
 
 class Play(ABC, Generic[F]):
@@ -131,6 +135,14 @@ class Teacher(_Player[F], Demonstrator):
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         recorded = self.play.recorded(messages)
         return self.play.write(self.play.noisy(recorded, self.dials.note_accuracy, rng), messages)
+
+
+def kept_or_any(
+    names: Iterable[N], facts: Mapping[N, V], accuracy: float, rng: random.Random, values: Sequence[V | None]
+) -> dict[N, V]:
+    """Of each name its fact, or that there is none, with that probability, else any of the values (None: no fact)."""
+    drawn = {name: facts.get(name) if rng.random() < accuracy else rng.choice(values) for name in names}
+    return {name: fact for name, fact in drawn.items() if fact is not None}
 
 
 def reference(kind: Reference, play: Play[F], truth: F) -> TextPolicy:

@@ -124,20 +124,24 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         if not complaint and len(answer) > MOST_LETTERS:
             complaint = f"the answer has more than {MOST_LETTERS:,} letters"
         grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
+        self._answers += 1
+        if not grade.malformed and grade.score < self.success_at and (left := self.max_turns - self._answers) > 0:
+            return f"{_said(grade)} Answers left: {left}.", 0.0, False, False, {}
+        return self._last(grade)
+
+    def _last(self, grade: Grade) -> Stepped:
+        """The end of the task by an answer of this grade."""
         if grade.malformed:
             self._outcome = "malformed"
             reason = grade.remark.rstrip(".")
             return self._ended(f"Your answer could not be read: {reason}. The task is over.", 0.0)
-        self._answers += 1
         if grade.score >= self.success_at:
             self._outcome = "win"
             return self._ended("That is right.", grade.score)
-        said = " ".join(filter(None, (grade.verdict, grade.remark)))
-        if (left := self.max_turns - self._answers) > 0:
-            return f"{said} Answers left: {left}.", 0.0, False, False, {}
         self._outcome = "miss"
         right = self.right_answer(self._task) if self.feedback == "answer" else None
-        return self._ended(said if right is None else f"{said} A right answer is {right}", grade.score)
+        shown = "" if right is None else f" A right answer is {right}"
+        return self._ended(_said(grade) + shown, grade.score)
 
     def _pack(
         self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""
@@ -151,6 +155,10 @@ class QuestionWorld(TaskWorld[QuestionTask]):
 
     def _observed(self) -> str:
         return self._task.question
+
+
+def _said(grade: Grade) -> str:
+    return " ".join(filter(None, (grade.verdict, grade.remark)))
 
 
 def series_rules(what: str) -> str:

@@ -128,9 +128,6 @@ class ReasoningGym(QuestionWorld):
         key = json.loads(text)
         return QuestionTask(question=self._entry(key["level"], key["index"])["question"], key=text)
 
-    def _dataset(self, level: int) -> Any:
-        return _dataset(self.dataset, self._levels[level], _SEED, self.num_questions)
-
     def _entry(self, level: int, index: int) -> dict[str, Any]:
         return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)
 

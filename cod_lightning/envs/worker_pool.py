@@ -1,4 +1,4 @@
-"""Worker processes for worlds: started on demand, killed and replaced where one hangs or dies."""
+"""Worker processes that step worlds: killed and replaced where one hangs or dies."""
 
 import contextlib
 import multiprocessing
@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
 from typing import Any
 
 from msgspec import MsgspecError
 
 from cod_lightning.envs.descendants import end_marked, new_mark
+from cod_lightning.envs.process_pool import PendingCall, ProcessPool
 from cod_lightning.envs.world_worker import Call, CallResult, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
@@ -24,7 +24,7 @@ _END_S = 10.0
 """For a worker that was killed to be gone."""
 _MOST_BYTES = 2**30
 """Of an answer."""
-_PROCESSES = threading.Lock()
+_PROCESSES = threading.RLock()
 """Held where processes begin and end: multiprocessing keeps its list of children for one thread at a time."""
 
 
@@ -34,6 +34,7 @@ class Worker:
     def __init__(self, prototype: bytes, modules: Iterable[str]) -> None:
         context = _context(modules)
         near, far = context.Pipe()
+        self.lasts = True
         self.mark = new_mark()
         self.connection: Connection = near
         self.process: BaseProcess = context.Process(target=serve, args=(far, prototype, self.mark), daemon=True)
@@ -76,71 +77,28 @@ class Worker:
         end_marked(self.mark)
 
 
-class PendingCall:
-    """One call in progress, which another thread can cancel."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._worker: Worker | None = None
-        self._cancelled = False
-
-    def assign(self, worker: Worker | None) -> bool:
-        """Note the worker that serves it; False if it was cancelled."""
-        with self._lock:
-            self._worker = worker
-            return not self._cancelled
-
-    def cancel(self) -> None:
-        """Kill the worker that serves it."""
-        with self._lock:
-            self._cancelled = True
-            if self._worker is not None:
-                self._worker.kill()
-
-
-class WorkerPool:
-    """At most `num_workers` processes for the copies of one world.
+class WorkerPool(ProcessPool[Worker]):
+    """Workers for the copies of one world.
 
     Args:
-        num_workers: Most processes at a time; a call that finds none free waits.
+        num_workers: Most processes at a time.
         prototype: The world, pickled: what a new worker imports.
         modules: Modules that the server which forks the workers imports beforehand.
     """
 
     def __init__(self, num_workers: int, prototype: bytes, modules: tuple[str, ...]) -> None:
-        self.num_workers, self.prototype, self.modules = num_workers, prototype, modules
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._changed = threading.Condition()
-        self._idle: list[Worker] = []
-        self._all: set[Worker] = set()
-        self._num = 0
-        Finalize(self, _kill_all, args=(self._all,), exitpriority=10)  # before multiprocessing waits for its children
-
-    def __reduce__(self) -> tuple[type, tuple[int, bytes, tuple[str, ...]]]:
-        """Processes stay where they are."""
-        return WorkerPool, (self.num_workers, self.prototype, self.modules)
+        super().__init__(num_workers)
+        self.prototype, self.modules = prototype, modules
 
     def run(self, call: Call, seconds: float, pending: PendingCall) -> CallResult:
         """The answer of a free worker. Raises `EnvironmentFailure`, for what the world raises, or the kind that names a limit."""
-        if self._pid != os.getpid():  # a forked child has workers of its own
-            self._begin()
-        worker = self._take()
-        healthy = False
-        try:
-            if not pending.assign(worker):
-                healthy = True
-                raise WorldHung("it was called off")
-            worker.connection.send(call)
+        with self.one(pending) as worker:
+            try:
+                worker.connection.send(call)
+            except OSError:
+                raise WorldDied("its process was gone") from None
             answer = worker.answer(seconds)
-            healthy = pending.assign(None) and not answer.out_of_memory
-        except OSError:
-            raise WorldDied("its process was gone") from None
-        finally:
-            pending.assign(None)  # from here on no cancel kills the worker
-            self._give_back(worker, healthy)
+            worker.lasts = not answer.out_of_memory
         if answer.out_of_memory:
             most = call.limits.memory_bytes
             gib = "free" if most is None else f"{most / 2**30:g}"
@@ -151,44 +109,16 @@ class WorkerPool:
             raise failure
         return answer
 
-    def _take(self) -> Worker:
-        with self._changed:
-            while not self._idle and self._num >= self.num_workers:
-                self._changed.wait()
-            if self._idle:
-                return self._idle.pop()
-            self._num += 1
-        try:
-            return self._start()
-        except BaseException:
-            with self._changed:
-                self._num -= 1
-                self._changed.notify()
-            raise
-
-    def _start(self) -> Worker:
+    def start(self) -> Worker:
         worker = Worker(self.prototype, self.modules)
-        self._all.add(worker)
         try:
             ready = worker.answer(_START_S)
             if ready.error:
                 raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
-        except EnvironmentFailure:
-            self._all.discard(worker)
+        except BaseException:
             worker.close()
             raise
         return worker
-
-    def _give_back(self, worker: Worker, healthy: bool) -> None:
-        if not healthy:
-            self._all.discard(worker)
-            worker.close()
-        with self._changed:
-            if healthy:
-                self._idle.append(worker)
-            else:
-                self._num -= 1
-            self._changed.notify()
 
 
 def _context(modules: Iterable[str]) -> Any:
@@ -198,13 +128,6 @@ def _context(modules: Iterable[str]) -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", __name__, *modules])
     return context
-
-
-def _kill_all(workers: set[Worker]) -> None:
-    for worker in list(workers):
-        with contextlib.suppress(ValueError):  # closed meanwhile
-            worker.kill()
-        end_marked(worker.mark)
 
 
 def _without_the_fork_server_of_the_parent() -> None:

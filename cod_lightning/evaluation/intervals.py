@@ -11,7 +11,7 @@ may have been missed takes the furthest value there is.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,9 +81,7 @@ def bootstrap(
     Should Know about the Bootstrap" (arXiv 1411.5279; expanded percentiles); Davison and Hinkley, "Bootstrap Methods and their
     Application" (1997), section 3.8 (whole groups are resampled: packs drawn anew within them would count twice).
     """
-    present = ~np.isnan(values)
-    units = _units(rules or tuple(map(str, range(len(values)))))
-    means = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, units, seed)))
+    means, present, units = _resampled(values, rules, seed)
     limits = limits or (None,) * values.shape[1]
     return tuple(
         _estimate(
@@ -120,9 +118,7 @@ def ratio_estimate(
     >>> ratio_estimate(np.array([[0.5, 1.0], [0.5, 3.0]]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).mean
     0.25
     """
-    present = ~np.isnan(values)
-    units = _units(rules or tuple(map(str, range(len(values)))))
-    resampled = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, units, seed)))
+    resampled, present, units = _resampled(values, rules, seed)
     means, some = position_means(values), present.any(axis=1)
     if not means @ denominator > 0:
         return Estimate(math.nan, math.nan, math.nan, int(some.sum()))
@@ -136,27 +132,25 @@ def ratio_estimate(
     )
 
 
-def _units(rules: Sequence[str]) -> Int[np.ndarray, " P"]:
-    """Which unit a pack belongs to, 0 .. n - 1: that of its rule, or, where all have one rule, its own."""
+def _resampled(
+    values: Float[np.ndarray, "P M"], rules: Sequence[str], seed: int
+) -> tuple[Float[np.ndarray, "R M"], Bool[np.ndarray, "P M"], Int[np.ndarray, " P"]]:
+    """Column means under multinomial weights of the units; which values are present; which unit, 0 .. n - 1, a pack belongs to:
+    that of its rule, or, without rules or where all have one, its own."""
+    rng, present = np.random.default_rng(seed), ~np.isnan(values)
     numbers = {rule: n for n, rule in enumerate(dict.fromkeys(rules))}
-    return np.arange(len(rules)) if len(numbers) == 1 else np.array([numbers[rule] for rule in rules])
-
-
-def _resampled_means(
-    filled: Float[np.ndarray, "P M"], present: Bool[np.ndarray, "P M"], units: Int[np.ndarray, " P"], seed: int
-) -> Iterator[Float[np.ndarray, "R M"]]:
-    """Column means [R M] under multinomial weights of the units, a chunk of resamples at a time."""
-    rng = np.random.default_rng(seed)
+    units = np.array([numbers[rule] for rule in rules]) if len(numbers) > 1 else np.arange(len(values))
     num_units = int(units.max()) + 1 if len(units) else 0
-    sums, counted = (np.zeros((num_units, filled.shape[1])) for _ in range(2))
-    np.add.at(sums, units, filled)
+    sums, counted = (np.zeros((num_units, values.shape[1])) for _ in range(2))
+    np.add.at(sums, units, np.where(present, values, 0.0))
     np.add.at(counted, units, present)
-    offsets = num_units * np.arange(_CHUNK)[:, None]
+    offsets, means = num_units * np.arange(_CHUNK)[:, None], []
     for _ in range(_RESAMPLES // _CHUNK):
         drawn = rng.integers(num_units, size=(_CHUNK, num_units)) + offsets
         weights = np.bincount(drawn.ravel(), minlength=_CHUNK * num_units).reshape(_CHUNK, num_units).astype(np.float64)
         counts = weights @ counted
-        yield np.where(counts > 0, weights @ sums / np.maximum(counts, 1), np.nan)
+        means.append(np.where(counts > 0, weights @ sums / np.maximum(counts, 1), np.nan))
+    return np.concatenate(means), present, units
 
 
 def _limits(contrast: Float[np.ndarray, " M"], limits: Sequence[Limits]) -> Limits:

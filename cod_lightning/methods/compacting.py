@@ -18,22 +18,26 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
     Budget,
+    ContextEntry,
     ContextMechanism,
+    Entries,
     History,
     InTask,
     Intervention,
     Prepared,
     Scripted,
+    Spoken,
+    Stored,
     TokenView,
+    UpdateDialogue,
     Words,
     beside,
 )
 from cod_lightning.contexts.inside_wording import unfit
-from cod_lightning.contexts.wrapped import WrappedContext, WrappedScripted
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.compacting_wording import SUMMARY_WORDINGS
 from cod_lightning.ranges import Count
-from cod_lightning.types import Message, Role
+from cod_lightning.types import Episode, Message, Role
 
 
 class Compacted(Struct, frozen=True):
@@ -103,8 +107,14 @@ class CompactingInTask(InTask["CompactingContext"]):
         return found and History(state, found.messages)
 
 
-class CompactingScripted(WrappedScripted["CompactingContext"]):
-    """How scripted policies write summaries."""
+class CompactingScripted(Scripted["CompactingContext"]):
+    """How scripted policies write summaries; all else as the mechanism within."""
+
+    def adopt(self, note: str) -> Compacted:
+        return Compacted(beside(self.of.inside, Scripted).adopt(note))
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        return beside(self.of.inside, Scripted).respond(act, note, messages)
 
     def asks(self, messages: Sequence[Message]) -> bool:
         return beside(self.of.inside, Scripted).asks(messages) or messages[-1].content.endswith(self.of.wording.request)
@@ -124,7 +134,24 @@ class CompactingWords(Words["CompactingContext"]):
         return (*beside(self.of.inside, Words).words(), *self.of.wording.words())
 
 
-class CompactingContext(WrappedContext):
+class CompactingEntries(Entries["CompactingContext"]):
+    """Those of the mechanism within."""
+
+    def entries(self, state: Compacted) -> tuple[ContextEntry, ...]:
+        return beside(self.of.inside, Entries).entries(state.inner)
+
+
+class CompactingStored(Stored["CompactingContext"]):
+    """The state within: an agent may go on without summaries."""
+
+    def dump(self, state: Compacted) -> str:
+        return beside(self.of.inside, Stored).dump(state.inner)
+
+    def load(self, text: str) -> Compacted:
+        return Compacted(beside(self.of.inside, Stored).load(text))
+
+
+class CompactingContext(ContextMechanism):
     """Any context mechanism, in tasks that are summarised where they grow long.
 
     Between two summaries the environment takes at least one turn. After one the inner mechanism begins anew, as its system text
@@ -138,7 +165,11 @@ class CompactingContext(WrappedContext):
         summary_budget: Most tokens of a summary. It has to be at most `data.max_new_tokens`, and is best below `budget`.
     """
 
-    companions = (CompactingBudget, CompactingInTask, CompactingScripted, CompactingWords, *WrappedContext.companions)
+    State = Compacted
+    companions = (
+        *(CompactingBudget, CompactingInTask, CompactingScripted, CompactingWords),
+        *(CompactingEntries, CompactingStored),
+    )
 
     def __init__(
         self,
@@ -147,16 +178,23 @@ class CompactingContext(WrappedContext):
         budget: Count = 4096,
         summary_budget: Count = 512,
     ) -> None:
-        super().__init__(inner)
+        self.inside, self.updates = inner, inner.updates
         self.wording = SUMMARY_WORDINGS[protocol](summary_budget)
         self.budget, self.summary_budget = budget, summary_budget
 
-    def around(self, inner: Any) -> Compacted:
-        return Compacted(inner)
+    def empty(self) -> Compacted:
+        return Compacted(self.inside.empty())
 
-    def of(self, state: Compacted) -> Any:
-        return state.inner
+    def text(self, state: Compacted) -> str:
+        return self.inside.text(state.inner)
 
     def prepare(self, state: Compacted, rules: str, observation: str) -> Prepared:
         prepared = self.inside.prepare(state.inner, rules, observation)
         return Prepared(prepared.system, Compacted(prepared.state, observation))
+
+    def update(self, state: Compacted, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        found = yield from self.inside.update(state.inner, rules, episode, tokens)
+        return replace(found, state=Compacted(found.state))
+
+    def feedback(self, state: Compacted, episode: Episode) -> Compacted:
+        return Compacted(self.inside.feedback(state.inner, episode))

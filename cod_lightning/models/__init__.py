@@ -13,15 +13,4 @@ if TYPE_CHECKING:
     from cod_lightning.models.sentences import SentencePolicy as SentencePolicy
     from cod_lightning.models.tiny import TinyPolicy as TinyPolicy
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "base": "Policy",
-        "endpoint": "EndpointPolicy",
-        "lora": "LoRAPolicy",
-        "pretrained": "PretrainedPolicy",
-        "qlora": "QLoRAPolicy",
-        "sentences": "SentencePolicy",
-        "tiny": "TinyPolicy",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

@@ -10,24 +10,10 @@ if TYPE_CHECKING:
     from cod_lightning.rewards.answer import LengthReward as LengthReward
     from cod_lightning.rewards.base import ContextReward as ContextReward
     from cod_lightning.rewards.base import Reward as Reward
-    from cod_lightning.rewards.base import RewardPart as RewardPart
-    from cod_lightning.rewards.base import Rewards as Rewards
     from cod_lightning.rewards.base import SiblingReward as SiblingReward
     from cod_lightning.rewards.base import WorldReward as WorldReward
-    from cod_lightning.rewards.base import compared as compared
-    from cod_lightning.rewards.base import rewards_of as rewards_of
-    from cod_lightning.rewards.base import scored as scored
-    from cod_lightning.rewards.base import summed as summed
     from cod_lightning.rewards.judge import JudgeReward as JudgeReward
     from cod_lightning.rewards.pairwise import Pairwise as Pairwise
     from cod_lightning.rewards.pairwise import PairwiseJudge as PairwiseJudge
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "answer": "BrokenRule FormatReward LengthReward",
-        "base": "ContextReward Reward RewardPart Rewards SiblingReward WorldReward compared rewards_of scored summed",
-        "judge": "JudgeReward",
-        "pairwise": "Pairwise PairwiseJudge",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

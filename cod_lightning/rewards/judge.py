@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from cod_lightning.clients import ChatAnswer, ChatClient
+from cod_lightning.clients.answer import ChatAnswer
+from cod_lightning.clients.chat import ChatClient
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count

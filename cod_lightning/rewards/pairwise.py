@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.clients.grading import QUOTED, graded_object, one_line
 from cod_lightning.errors import ConfigError

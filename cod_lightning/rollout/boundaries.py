@@ -31,6 +31,7 @@ from cod_lightning.errors import (
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import limited
 from cod_lightning.rollout.threads import in_thread
 from cod_lightning.types import (
     Episode,
@@ -87,16 +88,15 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
 
     A blocking one in a thread that is not counted: all that are may wait in calls that only closing ends.
     """
-    limit = asyncio.timeout(limit_s)
     try:
-        async with limit:
+        async with limited(
+            limit_s, lambda: EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s")
+        ):
             close = partial(crossing, EnvironmentFailure, env.close)
             found: Any = await in_thread(close) if env.traits.blocking else close()
             if asyncio.isfuture(found):
                 await found
     except BaseException as error:
-        if limit.expired():
-            raise EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s") from None
         blame(EnvironmentFailure, error)
 
 

@@ -5,13 +5,12 @@ import faulthandler
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from cod_lightning.errors import EpisodeTimeout
 from cod_lightning.ranges import Positive
 
 EXIT_STALLED = 70
@@ -44,16 +43,16 @@ class Deadlines:
 
 
 @asynccontextmanager
-async def episode_limit(deadlines: Deadlines) -> AsyncIterator[None]:
-    """Ends an episode that takes too long. Raises `EpisodeTimeout`."""
-    limit = asyncio.timeout(deadlines.episode_s)
+async def limited(limit_s: float | None, late: Callable[[], Exception]) -> AsyncIterator[None]:
+    """Ends what takes longer than so many seconds; None: no limit. Raises what `late` gives."""
+    limit = asyncio.timeout(limit_s)
     try:
         async with limit:
             yield
     except TimeoutError:
         if not limit.expired():
             raise
-        raise EpisodeTimeout(f"not over after data.deadlines.episode_s={deadlines.episode_s:g} s") from None
+        raise late() from None
 
 
 class Liveness:

@@ -4,7 +4,6 @@ Only where the chat follows a template that rewrites history, or the context mec
 segment begins: the engine knows it as another dialogue, and its turn does not extend the one before.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import Deadlines, Liveness
+from cod_lightning.rollout.deadlines import Deadlines, Liveness, limited
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Part, Role, StopReason, Turn
 
@@ -86,22 +85,20 @@ class Dialogue:
     async def turn(self, most_tokens: int | None = None) -> Turn:
         """The policy's next turn, within the time that one may take, of no more than `most_tokens`. Without room for a single token
         it is empty and stops with WINDOW. Raises `EngineFailure`."""
-        sampler, limit = self.sampler, asyncio.timeout(self.sampler.deadlines.turn_s)
+        sampler, limit_s = self.sampler, self.sampler.deadlines.turn_s
         wanted = sampler.max_new_tokens
         if most_tokens is not None:
             wanted = max(1, min(most_tokens, wanted))
         sampler.liveness.at(self.identity, "engine")
+        who = type(sampler.engine).__name__
         try:
-            async with limit:
+            async with limited(
+                limit_s, lambda: TurnTimeout(f"{who} did not answer in data.deadlines.turn_s={limit_s:g} s")
+            ):
                 turn = await self._sampled(wanted)
         except ConfigError:
             raise
         except BaseException as error:
-            if limit.expired() and isinstance(error, TimeoutError):
-                limit_s = sampler.deadlines.turn_s
-                raise TurnTimeout(
-                    f"{type(sampler.engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s"
-                ) from None
             blame(EngineFailure, error, sampler.engine)
         sampler.liveness.at(self.identity, "environment")
         return turn

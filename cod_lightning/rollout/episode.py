@@ -10,7 +10,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import ContextMechanism, InTask, Prepared, beside
 from cod_lightning.envs.base import TextEnv, Tools, Vocabulary
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
-from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, described, note_fault
+from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, EpisodeTimeout, described, note_fault
 from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.boundaries import (
@@ -27,7 +27,7 @@ from cod_lightning.rollout.boundaries import (
     crossing,
     see_known,
 )
-from cod_lightning.rollout.deadlines import episode_limit
+from cod_lightning.rollout.deadlines import limited
 from cod_lightning.rollout.dialogue import Dialogue
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
@@ -58,9 +58,11 @@ class UnderWay:
 
     async def run(self, play: Callable[[], Awaitable[Episode]]) -> Episode:
         """What `play` returns; the failed episode where it raises one of `FAULTS`, or takes too long."""
-        liveness = self.sampler.liveness
+        liveness, limit_s = self.sampler.liveness, self.sampler.deadlines.episode_s
         try:
-            async with episode_limit(self.sampler.deadlines):
+            async with limited(
+                limit_s, lambda: EpisodeTimeout(f"not over after data.deadlines.episode_s={limit_s:g} s")
+            ):
                 liveness.at(self.identity, "environment")
                 return await play()
         except FAULTS as error:

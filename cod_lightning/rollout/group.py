@@ -17,7 +17,7 @@ from typing import Any
 
 from cod_lightning.errors import Stopped
 from cod_lightning.process_memory import give_back, resident
-from cod_lightning.rewards import compared
+from cod_lightning.rewards.base import compared
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import Setting

@@ -20,8 +20,7 @@ from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
 from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
-from cod_lightning.rewards import scored, summed
-from cod_lightning.rewards.base import is_name
+from cod_lightning.rewards.base import is_name, scored, summed
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.entries import entry_events

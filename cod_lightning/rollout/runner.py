@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,10 @@ class RolloutObserver(RolloutMonitor):
     def update_finished(self) -> None:
         """An update is over, its logging included, and its epoch goes on."""
 
-    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+    def update_begins(self) -> None:
         """The next update begins, with its rollout if that is a new one; after every `update_finished`.
 
-        `ends_epoch` says whether an epoch of several rollouts ends with its rollout. An exception raised here ends the run with
-        the state of now.
+        An exception raised here ends the run with the state of now.
         """
 
 
@@ -59,8 +58,13 @@ class RolloutPart:
     @property
     def stats(self) -> RolloutStats:
         """What it cost."""
-        stats = RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
-        return replace(stats, num_interrupted_turns=self.num_interrupted_turns)
+        return RolloutStats.of(
+            self.groups,
+            self.seconds,
+            count_drift(self.groups),
+            replacing=self.replacing,
+            num_interrupted_turns=self.num_interrupted_turns,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,9 +200,9 @@ class RolloutRunner(RolloutMonitor):
         for observer in list(self._observers):
             observer.update_finished()
 
-    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+    def update_begins(self) -> None:
         for observer in list(self._observers):
-            observer.update_begins(new_rollout=new_rollout, ends_epoch=ends_epoch)
+            observer.update_begins()
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
         for observer in list(self._observers):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.lifecycles import ConnectTheDots, Program
-from cod_lightning.rewards import Rewards
+from cod_lightning.rewards.base import Rewards
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from cod_lightning.errors import TooManyFailures
 from cod_lightning.ranks import gathered
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Turn
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
+
+_INTERRUPTED = "rollout/num_interrupted_turns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,97 +17,84 @@ class RolloutStats:
     """One rollout, as far as this rank played it."""
 
     seconds: float
-    num_lifecycles: int
-    num_replacements: int
-    """Packs played in place of others without signal."""
     num_generated_tokens: int
     """Tokens that the policy sampled, attempts included."""
-    num_prompt_tokens: int
-    """Prompt tokens that were new to their dialogue; a KV cache spares the others."""
-    num_interrupted_turns: int = 0
-    """Turns in which the weights changed."""
-    num_attempts: int
-    """Extra solve episodes from snapshots."""
-    num_attempt_tokens: int
-    """Tokens of attempts, sampled and new in their prompts: a share of the two above."""
-    num_failed: int
-    """Lifecycles and attempts in which an engine or a world failed, or that were out of time."""
-    token_drift: int
-    """Turns whose recorded ids are not those that the engine conditioned on; 0 unless something is wrong."""
-    num_rewritten: int = 0
-    """Turns before which the chat template or the context mechanism rewrote history: each begins a segment within its episode."""
-    num_lost_groups: int = 0
-    """Groups in which fewer than two siblings are complete, so that no whole lifecycles can be compared."""
-    faults: dict[str, int] = field(default_factory=dict)
-    """Lifecycles lost to each fault, by its name."""
-    parts: dict[str, tuple[float, int]] = field(default_factory=dict)
+    counts: Counter[str]
+    """By the names that `figures` logs."""
+    parts: dict[str, tuple[float, int]]
     """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve), `update_reward/PART/position_N` or
     `write_reward/PART/position_N`, of texts that are as asked for, by `write_valid/position_N`, of tasks solved, by `pass_at/K`."""
 
     def figures(self, in_flight: bool) -> dict[str, float]:
         """What a training logs with each update of the rollout: all ranks' counts, the slowest one's seconds.
 
-        Beside what the names say: `faults/NAME` are lifecycles lost to a fault, `rollout/num_interrupted_turns` those in which
-        weights changed (`in_flight`), `train/resampled_packs` those played in place of packs without signal,
-        `train/reward/PART/position_N` and `train/update_reward/PART/position_N` means of `data.rewards`, `train/pass_at/1` the
-        success of tasks and `train/pass_at/K` the share of tasks that at least one of a pack's K lifecycles solved. Every rank has
-        to call it.
+        `rollout/token_drift` are action tokens before which the recorded ids are not those that the engine conditioned on: 0 unless
+        something is wrong. `rollout/num_failed` are lifecycles and attempts that failed, `faults/NAME` lifecycles lost to a fault,
+        `rollout/num_lost_groups` groups in which fewer than two siblings are complete, so that no whole lifecycles can be compared.
+        `rollout/num_rewritten` are turns before which the chat template or the context mechanism rewrote history, and
+        `rollout/num_interrupted_turns` those in which weights changed (`in_flight`). `rollout/num_attempts` are extra solve
+        episodes, `rollout/attempt_tokens` their tokens, sampled or new in prompts. `train/resampled_packs` are packs played in
+        place of others without signal. `train/reward/PART/position_N` and `train/update_reward/PART/position_N` are means of
+        `data.rewards`, `train/pass_at/1` the success of tasks and `train/pass_at/K` the share of tasks that at least one of a
+        pack's K lifecycles solved. Every rank has to call it.
         """
         of_ranks = gathered(self)
-        whole = replace(reduce(RolloutStats.__add__, of_ranks), seconds=max(one.seconds for one in of_ranks))
+        whole, seconds = reduce(RolloutStats.__add__, of_ranks), max(one.seconds for one in of_ranks)
         return {
-            "time/rollout_s": whole.seconds,
-            "throughput/generated_tokens_s": whole.num_generated_tokens / max(whole.seconds, 1e-9),
-            "rollout/token_drift": float(whole.token_drift),
-            "rollout/num_failed": float(whole.num_failed),
-            "rollout/num_rewritten": float(whole.num_rewritten),
-            "train/resampled_packs": float(whole.num_replacements),
-            "rollout/num_attempts": float(whole.num_attempts),
-            "rollout/attempt_tokens": float(whole.num_attempt_tokens),
-            "rollout/num_lost_groups": float(whole.num_lost_groups),
-            **({"rollout/num_interrupted_turns": float(whole.num_interrupted_turns)} if in_flight else {}),
-            **{f"faults/{name}": float(count) for name, count in whole.faults.items()},
+            "time/rollout_s": seconds,
+            "throughput/generated_tokens_s": whole.num_generated_tokens / max(seconds, 1e-9),
+            **{name: float(num) for name, num in whole.counts.items() if in_flight or name != _INTERRUPTED},
             **{f"train/{name}": total / count for name, (total, count) in whole.parts.items()},
         }
 
     def __add__(self, other: "RolloutStats") -> "RolloutStats":
         """Of a rollout in several rounds."""
-        apart = ("faults", "parts")
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name not in apart}
-        parts = dict(self.parts)
+        counts, parts = self.counts.copy(), dict(self.parts)
+        counts.update(other.counts)
         for name, (total, count) in other.parts.items():
             before, num_before = parts.get(name, (0.0, 0))
             parts[name] = (before + total, num_before + count)
-        return RolloutStats(**sums, faults=dict(Counter(self.faults) + Counter(other.faults)), parts=parts)
+        return RolloutStats(
+            seconds=self.seconds + other.seconds,
+            num_generated_tokens=self.num_generated_tokens + other.num_generated_tokens,
+            counts=counts,
+            parts=parts,
+        )
 
     @classmethod
     def of(
-        cls, groups: Sequence[Group], seconds: float, token_drift: int, *, replacing: bool = False
+        cls,
+        groups: Sequence[Group],
+        seconds: float,
+        token_drift: int,
+        *,
+        replacing: bool = False,
+        num_interrupted_turns: int = 0,
     ) -> "RolloutStats":
         """The stats of these groups, rolled out together in that time."""
-        lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
-        attempts = [attempt.episode for one in lifecycles for attempt in one.attempts]
-        turns = _turns([episode for one in lifecycles for episode in one.all_episodes])
-        extra = _turns(attempts)
-        return cls(
-            seconds=seconds,
-            num_lifecycles=len(lifecycles),
-            num_replacements=len(groups) if replacing else 0,
-            num_generated_tokens=sum(len(turn.action_ids) for turn in turns),
-            num_prompt_tokens=sum(len(turn.new_ids) for turn in turns),
-            num_attempts=len(attempts),
-            num_attempt_tokens=sum(len(turn.action_ids) + len(turn.new_ids) for turn in extra),
-            num_failed=sum(lifecycle.failed for lifecycle in lifecycles)
+        lives = [lifecycle for group in groups for lifecycle in group.lifecycles]
+        attempts = [attempt.episode for one in lives for attempt in one.attempts]
+        extra = [turn for episode in attempts for turn in episode.turns]
+        counts = {
+            "rollout/token_drift": token_drift,
+            "rollout/num_failed": sum(one.failed for one in lives)
             + sum(episode.status is EpisodeStatus.FAILED for episode in attempts),
-            token_drift=token_drift,
-            num_rewritten=sum(
-                not turn.extends for one in lifecycles for episode in one.episodes for turn in episode.turns[1:]
+            "rollout/num_rewritten": sum(
+                not turn.extends for one in lives for episode in one.episodes for turn in episode.turns[1:]
             ),
-            num_lost_groups=sum(
+            "train/resampled_packs": len(groups) if replacing else 0,
+            "rollout/num_attempts": len(attempts),
+            "rollout/attempt_tokens": sum(len(turn.action_ids) + len(turn.new_ids) for turn in extra),
+            "rollout/num_lost_groups": sum(
                 len(g.lifecycles) > 1 and sum(not life.failed for life in g.lifecycles) < 2 for g in groups
             ),
-            faults=count_faults(groups),
-            parts=_parts(lifecycles) | _solved(groups),
+            _INTERRUPTED: num_interrupted_turns,
+        }
+        return cls(
+            seconds=seconds,
+            num_generated_tokens=sum(episode.num_action_tokens for one in lives for episode in one.all_episodes),
+            counts=Counter(counts | {f"faults/{name}": count for name, count in count_faults(groups).items()}),
+            parts=_parts(lives) | _solved(groups),
         )
 
 
@@ -136,10 +125,6 @@ def _solved(groups: Sequence[Group]) -> dict[str, tuple[float, int]]:
             if len(found) == len(group.lifecycles) > 1:
                 values.setdefault(f"pass_at/{len(found)}", []).append(any(found))
     return {name: (float(sum(found)), len(found)) for name, found in values.items()}
-
-
-def _turns(episodes: Sequence[Episode]) -> list[Turn]:
-    return [turn for episode in episodes for turn in episode.turns]
 
 
 def count_faults(groups: Sequence[Group]) -> dict[str, int]:

@@ -107,8 +107,7 @@ class TrainStream:
             if not first:
                 self._runner.update_finished()
             first = False
-            last = self.left <= self._updates_per_rollout < self._length
-            self._runner.update_begins(new_rollout=not self._shares, ends_epoch=last)
+            self._runner.update_begins()
             if not self._shares:
                 rollout = self._next_rollout(self.num_rollouts, self.num_packs)
                 self._batch, self._shares = rollout.batch, deque(rollout.shares)

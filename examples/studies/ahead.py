@@ -19,7 +19,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.throughput import Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
@@ -82,7 +82,7 @@ def measured(bound: int, update_s: float, seed: int) -> dict[str, float]:
         seed=seed,
     )
     policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    callbacks = (Throughput(), WeightSync(self_test=None), Staleness(), takes)
+    callbacks = (Throughput(), WeightSync(self_test=None), takes)
     with tempfile.TemporaryDirectory() as folder:
         quiet_trainer(folder, *callbacks, limit_val_batches=0).fit(GRPOModule(policy), data)
     server.die()

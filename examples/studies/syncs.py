@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.planted_syncs import FAULTS, PRECISIONS, SOUND, SOUND_MERGED, Run
+from examples.studies.planted_syncs import FAULTS, PRECISIONS, SOUND, SOUND_MERGED, Run
 
 NUM_CLEAN = 100
 RATES = (1e-3, 1e-6)

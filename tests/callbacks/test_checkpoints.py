@@ -11,6 +11,7 @@ from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.checkpoints.checkpoint import DurableIO, damage
 from cod_lightning.errors import ConfigError, SaveFailed
 from tests.cases import each
+from tests.small_fit import quiet_trainer
 
 
 class Line(L.LightningModule):
@@ -30,13 +31,15 @@ class Line(L.LightningModule):
         return [torch.zeros(1)]
 
 
+def keeping(kept: RunCheckpoint, **options) -> L.Trainer:
+    return quiet_trainer(kept.folder.path.parent, kept, enable_checkpointing=True, **options)
+
+
 def fit(
     root: Path, epochs: int, keep: int | None = 2, ckpt_path: Path | None = None, module: Line | None = None, **more
 ) -> RunCheckpoint:
     kept = RunCheckpoint(root, keep=keep)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-    trainer = L.Trainer(max_epochs=epochs, callbacks=[kept], default_root_dir=root, **quiet, **more)
-    trainer.fit(module or Line(), ckpt_path=ckpt_path)
+    keeping(kept, max_epochs=epochs, **more).fit(module or Line(), ckpt_path=ckpt_path)
     return kept
 
 
@@ -94,10 +97,7 @@ class Scored(Line):
 
 def scored(root, values, best="train/score", keep_best=1, ckpt_path=None):
     kept = RunCheckpoint(root, keep=1, best=best, keep_best=keep_best)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-    L.Trainer(max_epochs=len(values), callbacks=[kept], default_root_dir=root, **quiet).fit(
-        Scored(values), ckpt_path=ckpt_path
-    )
+    keeping(kept, max_epochs=len(values)).fit(Scored(values), ckpt_path=ckpt_path)
     return kept
 
 
@@ -162,5 +162,4 @@ def _fit_large(root: Path) -> None:
             super().__init__()
             self.much = torch.nn.Parameter(torch.zeros(100_000))
 
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-    L.Trainer(max_epochs=1, callbacks=[RunCheckpoint(root)], default_root_dir=root, **quiet).fit(Large())
+    keeping(RunCheckpoint(root)).fit(Large())

@@ -17,7 +17,7 @@ class Equal(WordWorld):
         return observation, 0.0, terminated, truncated, info
 
 
-def noted(folder, world, max_new_tokens, capsys, notes=None, rollouts=4):
+def noted(folder, world, max_new_tokens, capsys, notes=None, rollouts=3):
     """The notes of a training of so many rollouts."""
     sizes = {"updates_per_rollout": 1, "rollouts_per_epoch": rollouts, "max_new_tokens": max_new_tokens}
     small_fit(folder, WeightSync(self_test=None), notes or Notes(), world=world, lr=1e-4, **sizes)
@@ -30,16 +30,12 @@ def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_remedy(tmp_p
     assert "Raise data.max_new_tokens" in cut
 
 
-def test_rewards_that_are_equal_are_noted_from_the_third_rollout_on(tmp_path, capsys):
-    assert not noted(tmp_path, Equal(), 16, capsys, rollouts=2)
-    *_, equal = noted(tmp_path, Equal(), 16, capsys, rollouts=3)
-    assert equal.startswith("note: dead groups: in 100% of the late packs all siblings do equally well")
-
-
-def test_what_was_noted_before_a_resume_is_not_noted_again(tmp_path, capsys):
+def test_rewards_that_are_equal_are_noted_once_from_the_third_rollout_on_also_over_a_resume(tmp_path, capsys):
+    assert not noted(tmp_path, Equal(max_turns=1), 16, capsys, rollouts=2)
     seen, again = Notes(), Notes()
-    assert noted(tmp_path, Equal(), 16, capsys, seen)
+    *_, equal = noted(tmp_path, Equal(max_turns=1), 16, capsys, seen)
+    assert equal.startswith("note: dead groups: in 100% of the late packs all siblings do equally well")
     torch.save(seen.state_dict(), kept := io.BytesIO())
     kept.seek(0)
     again.load_state_dict(torch.load(kept, weights_only=True))  # as checkpoints are read
-    assert not noted(tmp_path, Equal(), 16, capsys, again)
+    assert not noted(tmp_path, Equal(max_turns=1), 16, capsys, again)

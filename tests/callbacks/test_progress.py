@@ -12,14 +12,10 @@ from rich.console import Console
 
 from cod_lightning.callbacks.progress import Display, Progress, success_text
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import GRPOModule
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import quiet_trainer, small_data, small_policy
 
 
 def progress(*, terminal: bool, width: int = 80) -> tuple[Progress, io.StringIO]:
@@ -48,11 +44,11 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     callback = Progress(line_every_s=0.0)
     callback.console = Console(file=file, width=80)
     torch.manual_seed(0)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
-    sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
-    data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes)
-    quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True).fit(GRPOModule(policy, lr=1e-2), data)
+    module, trainer = (
+        GRPOModule(small_policy(), lr=1e-2),
+        quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True),
+    )
+    trainer.fit(module, small_data())
     lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
     rollout = r"0/4 updates  TIME  rollout train: \d+/32 tasks  TIME(, TIME left)?"
     assert any(re.fullmatch(rollout, line) for line in lines)

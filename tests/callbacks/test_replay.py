@@ -3,7 +3,6 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import lightning as L
 import pytest
@@ -11,66 +10,32 @@ from lightning.pytorch.loggers import CSVLogger
 from rich.console import Console
 
 from cod_lightning.callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.evaluation.table import print_table
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.transcript import read
 from tests.credit_tables import advantage, credit_table
-from tests.stubs import PlainContext, WordWorld
-
-
-class Batches(L.Callback):
-    """Keeps every update's batch."""
-
-    def __init__(self) -> None:
-        self.kept: list[Batch] = []
-
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        self.kept.append(batch)
+from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, list[Batch], str]:
-    folder, batches, file = tmp_path_factory.mktemp("run"), Batches(), io.StringIO()
+    folder, batches, file = tmp_path_factory.mktemp("run"), Updates(), io.StringIO()
     L.seed_everything(1, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    module, progress = GRPOModule(policy, lr=1e-3), Progress()
+    module, progress = GRPOModule(small_policy(), lr=1e-3), Progress()
     progress.console = Console(file=file, width=100)
     suite = Suite(name="heldout", num_packs=5, pack_size=3, warm_start_temperatures=(0.0, 1.0))
-    data = RolloutDataModule(
-        WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=3,
-        group_size=3,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=4,
-        max_new_tokens=3,
-        suites=[suite],
-    )
-    trainer = L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        logger=CSVLogger(str(folder), name="", version=""),
-        callbacks=[WeightSync(), progress, Transcripts(train_per_rollout=4), Throughput(), Evaluation(), batches],
-        default_root_dir=folder,
-        log_every_n_steps=1,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
+    data = small_data(pack_size=3, group_size=3, val_packs=4, suites=[suite])
+    own = (WeightSync(), progress, Transcripts(train_per_rollout=4), Throughput(), Evaluation(), batches)
+    logger = CSVLogger(str(folder), name="", version="")
+    trainer = quiet_trainer(folder, *own, logger=logger, log_every_n_steps=1, enable_progress_bar=True)
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)
     data.test_kinds = (ConditionKind.WARM_START,)
     trainer.test(module, data, verbose=False)
-    return folder, module, batches.kept, file.getvalue()
+    return folder, module, batches.batches, file.getvalue()
 
 
 def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:

@@ -1,13 +1,16 @@
-"""Where the time goes."""
+"""Where the time goes, and how far behind the weights were that sampled what an update trains on."""
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import lightning as L
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from cod_lightning.callbacks.throughput import Throughput
+from cod_lightning.callbacks.throughput import Throughput, _staleness
+from tests.cases import each
 from tests.played_run import Items, PlayedData, PlayedModule, trainer
 
 
@@ -32,3 +35,11 @@ def test_a_datamodule_that_rolls_nothing_out_is_left_alone(tmp_path: Path) -> No
             return Items(lambda: iter([torch.zeros(1)]), 1)
 
     assert rows(tmp_path, Recorded())
+
+
+@each(("versions", "num_tokens"), [([3, 4, 5, 2], [1, 6, 2, 3]), ([], [])])
+def test_the_mean_staleness_weighs_every_row_by_its_action_tokens(versions, num_tokens):
+    masks = torch.arange(6)[None] < torch.tensor(num_tokens, dtype=torch.long)[:, None]
+    rows: Any = SimpleNamespace(policy_version=torch.tensor(versions, dtype=torch.long), action_mask=masks)
+    lags = [5 - version for version, num in zip(versions, num_tokens, strict=True) for _ in range(num)] or [0]
+    assert _staleness(rows, 5) == {"train/staleness": float(max(lags)), "train/staleness_mean": sum(lags) / len(lags)}

@@ -40,12 +40,6 @@ def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path) -> None:
     assert len(read(tmp_path / "lifecycles" / names[0])) == 5  # a second pass replaces the first
 
 
-def test_a_line_says_at_which_step_it_was_played(tmp_path: Path) -> None:
-    fit(tmp_path, Transcripts())
-    lines = (tmp_path / "lifecycles" / "validation.jsonl").read_text().splitlines()
-    assert sorted({json.loads(line)["step"] for line in lines}) == [4, 8]
-
-
 def test_a_line_of_a_tested_checkpoint_says_how_many_updates_that_has(tmp_path: Path) -> None:
     run = trainer(tmp_path, [Transcripts()], max_epochs=1)
     run.fit(PlayedModule(), PlayedData())
@@ -118,8 +112,3 @@ def run_one(world: TextEnv) -> Group:
     mechanism = HintContext()
     sampler = scripted_sampler(beside(world, Players).reference(Reference.RANDOM, pack), mechanism)
     return run_groups([pack], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))[0]
-
-
-def test_zero_keeps_none(tmp_path: Path) -> None:
-    fit(tmp_path, Transcripts(train_per_rollout=0))
-    assert not (tmp_path / "lifecycles" / "train.jsonl").exists()

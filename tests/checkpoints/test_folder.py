@@ -1,16 +1,18 @@
-"""Names, links and the newest whole checkpoint of a run."""
+"""Names, links and the newest whole checkpoint of a run, and which one `last`, `auto` and a path mean."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-from cod_lightning.checkpoints.folder import LAST, CheckpointFolder, num_updates_of
+from cod_lightning.checkpoints.folder import LAST, CheckpointFolder, named, newest, num_updates_of
+from cod_lightning.errors import ConfigError, DataError
 
 
 def write(folder: CheckpointFolder, num_updates: int) -> Path:
     folder.clear()
-    torch.save({"global_step": num_updates}, folder.unfinished(num_updates))
+    whole = {"cod_lightning": {}, "global_step": num_updates, "state_dict": {"a": torch.ones(5000)}}
+    torch.save(whole, folder.unfinished(num_updates))
     return folder.finish(num_updates)
 
 
@@ -23,12 +25,14 @@ def names(folder: CheckpointFolder) -> list[str]:
     return sorted(path.name for path in folder.path.iterdir())
 
 
-def test_last_is_the_newest(folder):
+def test_last_is_the_newest(folder, capsys):
     for num_updates in (3, 7, 12):
         path = write(folder, num_updates)
         assert folder.last.resolve() == path.resolve()
         assert torch.load(folder.last, weights_only=True)["global_step"] == num_updates_of(path) == num_updates
     assert folder.usable() == (folder.last, [])
+    assert newest(folder.path, needed=True) == folder.last
+    assert capsys.readouterr().err == ""
     assert [num_updates_of(path) for path in folder.kept()] == [12, 7, 3]
 
 
@@ -40,14 +44,6 @@ def test_the_newest_whole_one_is_used_and_the_damaged_ones_are_told(folder):
     assert found == paths[0]
     assert [path for path, _ in damaged] == [folder.last, paths[1]]
     assert damaged[0][1] == "it is empty"
-
-
-def test_all_damaged_is_not_none_kept(folder):
-    assert folder.usable() == (None, [])
-    write(folder, 3).write_bytes(b"noise")
-    found, damaged = folder.usable()
-    assert found is None
-    assert len(damaged) == 1
 
 
 def test_killed_before_the_link_the_run_goes_on_from_the_linked_one(folder):
@@ -96,3 +92,36 @@ def test_shards_take_the_place_of_shards_of_the_same_update(folder):
         folder.finish(3)
     assert (folder.last / "meta.pt").read_text() == "new"
     assert names(folder) == [LAST, "update-00000003.ckpt"]
+
+
+def test_damage_of_the_newest_is_told_and_the_one_before_taken(folder, capsys):
+    write(folder, 3)
+    write(folder, 7).write_bytes(b"")
+    assert newest(folder.path, needed=True) == folder.named(3)
+    said = f"warning: {folder.last} is damaged: it is empty. Going on from the one before, {folder.named(3)}\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_with_every_one_damaged_nothing_is_begun_anew_unasked(needed, folder):
+    for num_updates in (3, 7):
+        write(folder, num_updates).write_bytes(b"")
+    with pytest.raises(DataError, match=r"No checkpoint in .* is whole; begin anew with --overwrite true"):
+        newest(folder.path, needed=needed)
+
+
+def test_where_there_is_none_auto_begins_and_last_refuses(folder):
+    assert newest(folder.path, needed=False) is None
+    with pytest.raises(ConfigError, match=r"last\.ckpt; expected an existing checkpoint"):
+        newest(folder.path, needed=True)
+
+
+def test_a_damaged_checkpoint_that_was_named_is_refused_with_another(folder):
+    assert named(write(folder, 3)).global_step == 3
+    damaged = write(folder, 7)
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    for path in (damaged, folder.last):
+        with pytest.raises(DataError, match=rf"{path}, which is damaged: .*Use {folder.named(3)}"):
+            named(path)

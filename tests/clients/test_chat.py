@@ -15,7 +15,8 @@ from traceback import format_exception
 
 import pytest
 
-from cod_lightning.clients import ChatClient, EndpointFailure
+from cod_lightning.clients.chat import ChatClient
+from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.hostile_text import WIDELY_KNOWN
 from cod_lightning.types import Message, Role

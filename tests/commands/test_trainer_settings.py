@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+import torch.distributed as dist
 from jsonargparse import Namespace
 from torch.distributed import TCPStore
 
@@ -21,6 +23,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError
 from tests.cases import each
+from tests.forked import Ranks, on_ranks
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
 
@@ -114,49 +117,38 @@ def test_a_rank_of_the_run_may_start(started, said):
     check_started(on("cpu", 2))
 
 
-LISTENS = """
-import os, subprocess, sys
-from types import SimpleNamespace
-import torch, torch.distributed as dist
-from cod_lightning.commands import trainer_settings
-from cod_lightning.commands.trainer_settings import on_loopback
-
 def listening():
-    mine = {os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")}
-    lines = [line.split() for kind in ("tcp", "tcp6") for line in open(f"/proc/self/net/{kind}").readlines()[1:]]
-    return {line[1].split(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in mine}
-
-def work(rank):
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    summed = torch.ones(2) * (rank + 1)
-    dist.all_reduce(summed)
-    os.write(1, f"{rank} {summed.tolist()} {sorted(listening())}\\n".encode())  # at once: both write to one pipe
-    dist.barrier()
-
-if len(sys.argv) > 1:
-    work(1)
-else:
-    with on_loopback(SimpleNamespace(devices=2, num_nodes=1)):
-        child = subprocess.Popen([sys.executable, "-c", os.environ["CODE"], "second"])
-        work(0)
-        child.wait()
-    print(sorted({"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"} & os.environ.keys()))
-"""
+    """Addresses at which this process listens, as the system writes them."""
+    mine = {os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()}
+    tables = (Path(f"/proc/self/net/{kind}").read_text() for kind in ("tcp", "tcp6"))
+    lines = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return sorted({line[1].split(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in mine})
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="looks at /proc")
-def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches():
-    kept = {k: v for k, v in os.environ.items() if k not in ("MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")}
-    ran = subprocess.run(
-        [sys.executable, "-c", LISTENS],
-        env=kept | {"CODE": LISTENS, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    loopback = "0100007F"
-    assert sorted(ran.stdout.splitlines()) == [f"0 [3.0, 3.0] ['{loopback}']", f"1 [3.0, 3.0] ['{loopback}']", "[]"]
+def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches(tmp_path, monkeypatch):
+    own = "MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"
+    for name in own:
+        monkeypatch.delenv(name, raising=False)
+
+    def work(rank):
+        dist.init_process_group("gloo", rank=rank, world_size=2)
+        dist.all_reduce(summed := torch.ones(2) * (rank + 1))
+        found = summed.tolist(), listening()
+        dist.barrier()
+        return found
+
+    def first():
+        with on_loopback(SimpleNamespace(devices=2, num_nodes=1)):
+            second = Ranks(1, lambda: work(1), tmp_path / "second")
+            found = work(0)
+            return [found, *second.results(60)]
+
+    assert on_ranks(1, first, tmp_path / "first") == [[([3.0, 3.0], ["0100007F"])] * 2]
+    with on_loopback(SimpleNamespace(devices=2, num_nodes=1)):
+        pass
+    assert not os.environ.keys() & {*own}
 
 
 @each(

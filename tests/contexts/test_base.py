@@ -27,11 +27,11 @@ from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+from cod_lightning.types import Message, Role
 from tests.asked import LetterTokens
 from tests.cases import each
 from tests.real_templates import EIGHT, family_tokenizer
-from tests.records import turn
+from tests.records import episode, turn
 
 
 def made(protocol):
@@ -95,11 +95,9 @@ def test_a_state_of_another_mechanism_or_version_is_refused_in_one_line(name):
 
 def prompts(context, text, tokens):
     """Prompts of the policy where an environment says this and nothing else: of the next task, and of a turn after a summary."""
-    episode = Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn(),), reward=1.0, success=True, feedback=text
-    )  # fmt: skip
+    solved = episode(turns=(turn(),), success=True, feedback=text)
     prepared = context.prepare(
-        context.feedback(context.prepare(context.empty(), "RULES", text).state, episode), "RULES", text
+        context.feedback(context.prepare(context.empty(), "RULES", text).state, solved), "RULES", text
     )
     yield Message(Role.SYSTEM, prepared.system), Message(Role.USER, "next task")
     if not isinstance(context, CompactingContext):

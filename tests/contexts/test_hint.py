@@ -1,8 +1,5 @@
 """The hint: how it is shown, asked for, parsed and paid, in both wordings."""
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,10 +7,10 @@ from hypothesis import strategies as st
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.hostile_text import hidden_letter
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Turn
+from cod_lightning.types import Episode, EpisodeStatus, Message, Role, Turn
+from tests import records
 from tests.asked import answered, opened, shown
 from tests.cases import each
-from tests.lived_tasks import turn
 
 NATURAL = ("--- Start of updated hints ---", "--- End of updated hints ---")
 COMPACT = ("<hints>", "</hints>")
@@ -25,18 +22,14 @@ PIECES = st.one_of(st.text(), st.sampled_from([*NATURAL, *COMPACT, *SPECIAL, "--
 HOSTILE = st.lists(PIECES, max_size=8).map("".join)
 
 
+def turn(observation: str, response: str) -> Turn:
+    return records.turn(response, observation=observation)
+
+
 def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: float | None = 0.5) -> Episode:
     status = EpisodeStatus.FAILED if reward is None else EpisodeStatus.COMPLETED
-    return Episode(
-        kind=EpisodeKind.SOLVE,
-        position=0,
-        status=status,
-        turns=turns,
-        reward=reward,
-        feedback=feedback,
-        context_before=hint,
-        context_after=hint,
-    )
+    shown = {"feedback": feedback, "context_before": hint, "context_after": hint}
+    return records.episode(status=status, turns=turns, reward=reward, **shown)
 
 
 def read(context: HintContext, response: str, *, before: str = "old"):
@@ -62,17 +55,6 @@ def test_natural_rules_come_first_then_the_hint_then_the_length():
     text = shown(HintContext(response_limit=321), "THE RULES", "- 1 is up")
     assert text.startswith("THE RULES\n\n")
     assert text.index("THE RULES") < text.index("- 1 is up") < text.index("321")
-
-
-def test_a_natural_hint_is_introduced_as_possibly_wrong():
-    before = shown(HintContext(), "", "- 1 is up").partition("- 1 is up")[0]
-    assert "may help" in before
-    assert "may be wrong" in before
-
-
-def test_without_a_limit_nothing_is_said_about_length():
-    assert "tokens" not in shown(HintContext(response_limit=None), "rules", "hint")
-    assert "## Response length" not in opened(HintContext(response_limit=None), "rules", solved())[0].content
 
 
 def test_a_compact_hint_follows_the_rules_as_words_and_no_limit_is_told():
@@ -104,12 +86,6 @@ def test_the_request_shows_the_rules_without_hint_and_length_sections():
     user = opened(HintContext(response_limit=321), "RULES", solved(hint="OLDHINT"))[1].content
     assert "321" not in user
     assert user.count("OLDHINT") == 1
-
-
-def test_no_previous_hint_and_no_reward_are_said_to_be_none():
-    user = opened(HintContext(), "RULES", solved(reward=None))[1].content
-    assert "# Present hints\n(none)" in user
-    assert "# Reward\nnone" in user
 
 
 def test_the_compact_request_is_the_old_hint_and_the_feedback():
@@ -239,18 +215,7 @@ def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(pr
     assert found.state.text == (hint if legal else "old")
 
 
-@PROTOCOLS
-def test_an_empty_note_does_not_parse(protocol):
-    context = HintContext(protocol)
-    assert "empty" in read(context, beside(context, Scripted).write("", ())).reason
-
-
 # --- what a failure leaves, and what it costs ---
-
-
-@PROTOCOLS
-def test_a_failed_rewrite_keeps_the_previous_hint_by_default(protocol):
-    assert read(HintContext(protocol), "nothing", before="1=up").state.text == "1=up"
 
 
 def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
@@ -258,10 +223,6 @@ def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
     assert "1=up" not in lost
     assert "No hints" in lost
     assert lost in shown(HintContext(), "rules", lost)
-
-
-def test_a_lost_compact_hint_is_no_hint_since_words_are_closed():
-    assert read(HintContext("compact", on_failure="lose"), "nothing", before="1=up").state.text == ""
 
 
 # --- configured ---
@@ -275,12 +236,6 @@ def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():
     found = set(" ".join([*texts, shown(context, "lake", "1=up")]).split())
     assert set(beside(context, Words).words()) == found - {"lake", "1=up", "goal"}
     assert beside(HintContext("natural"), Words).words() == ()
-
-
-@pytest.mark.slow
-def test_contexts_need_no_torch():
-    check = "import sys, cod_lightning.contexts; assert not {'torch', 'transformers', 'lightning'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", check], check=True)
 
 
 @each("text", ["```\n# Reward\n9", "`" * 7 + "\nDo as I say."])

@@ -16,7 +16,8 @@ from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import Split
+from tests import records
 from tests.asked import LetterTokens
 from tests.cases import each
 
@@ -27,10 +28,7 @@ LATER = {"natural": "[written after task 6, which was not solved]", "compact": "
 
 
 def solved(position=5, feedback="win 2=red", *, success=False):
-    return Episode(
-        kind=EpisodeKind.SOLVE, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=success,
-        feedback=feedback,
-    )  # fmt: skip
+    return records.episode(position=position, reward=0.0, success=success, feedback=feedback)
 
 
 def written(context, state, *parts, episode=None):

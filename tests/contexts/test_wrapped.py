@@ -5,16 +5,7 @@ import pytest
 from cod_lightning.contexts import HintContext, StartedContext
 from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conformance_context import check_context
-from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.notebook import NotebookContext
-from cod_lightning.methods.skills import SkillsContext
-from tests.cases import each
-
-
-@each("inside", [HintContext, NotebookContext, SkillsContext, ConstantStateContext])
-def test_around_a_mechanism_it_keeps_the_contract(inside):
-    assert [verdict.broken for verdict in check_context(StartedContext(inside()))] == [()] * 6
 
 
 def test_a_first_context_is_a_text_or_a_state_and_all_else_is_the_mechanism_inside(tmp_path):

@@ -143,13 +143,6 @@ def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, base
             assert set(from_attempts) <= {e // 2}
 
 
-def test_a_table_without_attempts_is_credited_as_ever():
-    table = random_table(5)
-    found = credited(table, EpisodeCredit(), LeaveOneOut())
-    assert torch.equal(found.values, LeaveOneOut()(returns_of(EpisodeCredit(), table)).values)
-    assert found.attempts.shape == (0,)
-
-
 def test_attempts_leave_the_expected_credit_as_it_was():
     """A lottery at position 1: over many draws the score-weighted advantages with attempts and without have one mean."""
     rng = torch.Generator().manual_seed(0)

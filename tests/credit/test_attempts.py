@@ -1,9 +1,7 @@
 """The table of attempts beside the lifecycles, from records."""
 
-import torch
 from msgspec import structs
 
-from cod_lightning.credit.credited import Shared, context_worth
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind
@@ -73,12 +71,3 @@ def test_rows_of_an_attempt_at_the_very_first_episode_are_told_from_the_episodes
     own = [structs.replace(group, lifecycles=(structs.replace(first, attempts=(attempt(WITH, 0, True),)), other))]
     batch = collate(segments_of(own), credit_table(own), {"a": 0}, pad_id=0)
     assert batch.is_attempt.sum() == 1
-
-
-def test_a_context_has_a_worth_where_attempts_with_and_without_it_have_rewards():
-    total, count = torch.tensor([3.0, 0.0, 1.0]), torch.tensor([4.0, 0.0, 1.0])
-    total_without, count_without = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([2.0, 2.0, 0.0])
-    beside = Shared(total, count, torch.zeros(3), total_without, count_without)
-    worth, known = context_worth(beside)
-    assert known.tolist() == [True, False, False]
-    assert worth.tolist() == [0.25, 0.0, 0.0]

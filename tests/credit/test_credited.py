@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from statistics import pstdev
 
 import pytest
 import torch
@@ -213,6 +214,7 @@ def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_
     ]
     table = episode_table(facts)
     found = credited_entries(table, rule, baseline, reweight=None)
+    scaled = credited_entries(table, rule, baseline, "group")
     for f, (g, k, e) in enumerate(table.place.tolist()):
         kind, position, _ = packs[g][k][e]
         same = [
@@ -229,6 +231,9 @@ def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_
         if found.valid[f]:
             others = [value for other, value in known.items() if other != k or isinstance(baseline, GroupMean)]
             assert found.values[f].item() == pytest.approx(known[k] - sum(others) / len(others), abs=1e-6)
+            spread = pstdev(known.values())
+            expected = found.values[f].item() / spread if spread > 1e-6 else 0.0
+            assert scaled.values[f].item() == pytest.approx(expected, abs=1e-4)
     figures = found.figures()
     assert figures["train/lifecycles"] == sum(map(len, packs))
     for position in range(4):

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import lightning as L
 import pytest
 import torch
 
@@ -21,6 +20,7 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
+from tests.small_fit import Updates, quiet_trainer
 from tests.stubs import PlainContext
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
@@ -30,41 +30,28 @@ def lake():
     return FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
 
 
-class Losses(L.Callback):
-    def __init__(self):
-        self.batches, self.values = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.values.append(float(trainer.callback_metrics["warm_start/loss"]))
-
-
 def fit(world, num_updates, seed=0, lr=3e-3):
     torch.manual_seed(seed)
     data = DemonstrationDataModule(
         world, HintContext(protocol="compact"), num_updates=num_updates, packs_per_update=2, num_packs=20, seed=seed
     )
-    losses = Losses()
-    trainer = L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[losses],
-    )
-    module = WarmStartModule(TinyPolicy(**SMALL), lr=lr, warmup_updates=5)
-    trainer.fit(module, data)
-    return losses, data, module
+    updates = Updates("warm_start/loss")
+    quiet_trainer(None, updates).fit(WarmStartModule(TinyPolicy(**SMALL), lr=lr, warmup_updates=5), data)
+    return updates, data
+
+
+def set_up(data, **policy):
+    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL | policy)))
+    data.setup("fit")
 
 
 @pytest.mark.parametrize("world", [pytest.param(lake, marks=pytest.mark.slow), lambda: Levers(protocol="compact")])
 def test_the_loss_falls_and_no_word_is_unknown(world):
-    losses, data, _ = fit(world(), 60)
-    assert sum(losses.values[-10:]) < 0.7 * sum(losses.values[:10])
+    updates, data = fit(world(), 60)
+    losses = [update["warm_start/loss"] for update in updates.values]
+    assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
     unknown = data.chat.tokenizer.unk_token_id
-    assert all((batch.token_ids != unknown).all() for batch in losses.batches)
+    assert all((batch.token_ids != unknown).all() for batch in updates.batches)
 
 
 def test_a_warm_start_that_comes_to_no_number_ends_before_it_is_kept_for_later_runs():
@@ -75,19 +62,18 @@ def test_a_warm_start_that_comes_to_no_number_ends_before_it_is_kept_for_later_r
 
 
 def test_an_update_has_every_episode_of_its_packs_as_one_row_each():
-    losses, *_ = fit(lake(), 3)
-    for batch in losses.batches:
+    for batch in fit(lake(), 3)[0].batches:
         assert len(batch) == 2 * 7
 
 
 def test_the_same_seed_demonstrates_the_same():
-    (first, *_), (second, *_), (other, *_) = (fit(lake(), 2, seed) for seed in (1, 1, 2))
+    first, second, other = (fit(lake(), 2, seed)[0] for seed in (1, 1, 2))
     assert torch.equal(first.batches[1].token_ids, second.batches[1].token_ids)
     assert first.batches[1].token_ids.tolist() != other.batches[1].token_ids.tolist()
 
 
 def test_demonstrated_contexts_do_not_come_from_the_task_before():
-    _, data, _ = fit(lake(), 1)
+    _, data = fit(lake(), 1)
     groups = [data._demonstrate(i) for i in range(20)]
     pairs = [
         (x.updates[j].context_after, x.solves[j + 1].context_before)
@@ -103,8 +89,7 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
     data = DemonstrationDataModule(
         world, HintContext(protocol="compact"), program, num_updates=40, packs_per_update=1, num_packs=40
     )
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    data.setup("fit")
+    set_up(data)
     said = []
     for index in range(40):
         life = data._demonstrate(index).lifecycles[0]
@@ -118,8 +103,7 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
 def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_in_the_vocabulary():
     program = PlanAndSolve(request=" first: plan", heading=" plan: ")
     data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), program, num_updates=1, num_packs=3)
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    data.setup("fit")
+    set_up(data)
     (life,) = data._demonstrate(0).lifecycles
     assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
     assert data.words == (
@@ -153,8 +137,7 @@ def levers(max_new_tokens, **more):
     data = DemonstrationDataModule(
         Levers(protocol="compact"), HintContext(protocol="compact"), max_new_tokens=max_new_tokens, num_packs=3, **more
     )
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL)))
-    data.setup("fit")
+    set_up(data)
     return data
 
 
@@ -228,6 +211,5 @@ LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
 )
 def test_what_cannot_be_demonstrated_is_refused_before_the_first_update(env, context, options, window, said):
     data = DemonstrationDataModule(env, context, **options)
-    data.trainer = SimpleNamespace(lightning_module=WarmStartModule(TinyPolicy(**SMALL | {"window": window})))
     with pytest.raises(ConfigError, match=said):
-        data.setup("fit")
+        set_up(data, window=window)

@@ -1,8 +1,5 @@
 """The sentences that a tokenizer is made of, and trainings with such a policy."""
 
-import math
-
-import lightning as L
 import pytest
 import torch
 
@@ -17,7 +14,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import SentencePolicy, TinyPolicy
 from cod_lightning.modules import GRPOModule, WarmStartModule
-from tests.small_fit import quiet_trainer
+from tests.small_fit import Updates, quiet_trainer
 from tests.stubs import WordWorld
 
 SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "intermediate_size": 32, "window": 1024}
@@ -25,17 +22,6 @@ SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, 
 
 def trainer(*callbacks):
     return quiet_trainer(None, *callbacks, limit_val_batches=0)
-
-
-class Watch(L.Callback):
-    def __init__(self):
-        self.drifts, self.gaps, self.losses = [], [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        found = trainer.callback_metrics
-        self.gaps.append(float(found.get("train/logprob_gap", math.nan)))
-        self.losses.append(float(found.get("warm_start/loss", math.nan)))
-        self.drifts.append(float(found.get("rollout/token_drift", math.nan)))
 
 
 def rollouts(**sizes):
@@ -92,11 +78,11 @@ def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs(monkeypatch
     # a random model never answers in form: with the same reward for all there would be nothing to train
     monkeypatch.setattr(code_labels, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))
     torch.manual_seed(0)
-    data, watch = rollouts(group_size=4), Watch()
-    trainer(watch, WeightSync()).fit(GRPOModule(SentencePolicy(**SMALL), lr=1e-3), data)
-    assert len(watch.gaps) == 2
-    assert max(watch.gaps) < 1e-4
-    assert watch.drifts == [0, 0]
+    data, updates = rollouts(group_size=4), Updates()
+    trainer(updates, WeightSync()).fit(GRPOModule(SentencePolicy(**SMALL), lr=1e-3), data)
+    assert len(updates.values) == 2
+    assert max(update["train/logprob_gap"] for update in updates.values) < 1e-4
+    assert [batch.figures["rollout/token_drift"] for batch in updates.batches] == [0, 0]
 
 
 @pytest.mark.slow
@@ -105,9 +91,9 @@ def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
     losses = []
     for budget in (None, token_budget):
         torch.manual_seed(0)
-        watch = Watch()
+        updates = Updates("warm_start/loss")
         module = WarmStartModule(SentencePolicy(**SMALL), warmup_updates=1, token_budget=budget)
-        trainer(watch).fit(module, demonstrations(num_updates=4, packs_per_update=2, num_packs=8))
-        losses.append(watch.losses)
+        trainer(updates).fit(module, demonstrations(num_updates=4, packs_per_update=2, num_packs=8))
+        losses.append([update["warm_start/loss"] for update in updates.values])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[0][-1] < 0.9 * losses[0][0]

@@ -118,10 +118,19 @@ def test_a_world_that_carries_something_over_is_brought_back_to_where_it_was(tmp
     )
 
 
-def test_a_world_that_says_something_else_is_refused(tmp_path):
+class Later(Levers):
+    """Says something else after an answer alone."""
+
+    def step(self, action):
+        said, *rest = super().step(action)
+        return f"{said} Indeed.", *rest
+
+
+@each("world", [Levers(max_turns=3), Later()])
+def test_a_world_that_says_something_else_is_refused(tmp_path, world):
     agent, pack = _agent(tmp_path)
     agent.solve(pack.tasks[0])
-    other, other_pack = _agent(tmp_path, Levers(max_turns=3))
+    other, other_pack = _agent(tmp_path, world)
     with pytest.raises(DataError, match="another world"):
         other.resume([other_pack.tasks[0]])
 
@@ -171,15 +180,6 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     whole.solve(pack.tasks[0])
     assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
     assert again.context == whole.context != ""
-
-
-def test_an_agent_follows_a_plan_that_updates_only_after_every_second_task(tmp_path):
-    agent, pack = _agent(tmp_path, program=ConnectTheDots(every=2))
-    for task in pack.tasks[:5]:
-        agent.solve(task)
-    assert [(s.episode.kind.value, s.episode.position) for s in agent.store.episodes()] == [
-        ("solve", 0), ("solve", 1), ("update", 1), ("solve", 2), ("solve", 3), ("update", 3), ("solve", 4),
-    ]  # fmt: skip
 
 
 def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):

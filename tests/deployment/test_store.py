@@ -13,32 +13,17 @@ from cod_lightning.contexts.base import TextState
 from cod_lightning.deployment import ContextStore
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.types import Episode, EpisodeKind
 from tests.cases import each
+from tests.records import episode
 
 
-def _solve(position: int, reward: float | None = 1.0) -> Episode:
-    failed = reward is None
-    return Episode(
-        kind=EpisodeKind.SOLVE,
-        position=position,
-        status=EpisodeStatus.FAILED if failed else EpisodeStatus.COMPLETED,
-        reward=reward,
-        success=None if failed else reward > 0,
-        feedback="fine",
-        error="boom" if failed else "",
-    )
+def _solve(position: int, reward: float = 1.0) -> Episode:
+    return episode(position=position, reward=reward, success=reward > 0, feedback="fine")
 
 
 def _update(position: int, text: str) -> Episode:
-    return Episode(
-        kind=EpisodeKind.UPDATE,
-        position=position,
-        status=EpisodeStatus.COMPLETED,
-        reward=0.0,
-        success=True,
-        context_after=text,
-    )
+    return episode(kind=EpisodeKind.UPDATE, position=position, reward=0.0, success=True, context_after=text)
 
 
 def _lived(folder, num: int) -> ContextStore:

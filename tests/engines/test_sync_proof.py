@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from cod_lightning.engines.sync_proof import Lag, digest
+from examples.studies.planted_syncs import FAULTS, SOUND, SOUND_MERGED, Run
 from tests.cases import each
-from tests.planted_syncs import FAULTS, SOUND, SOUND_MERGED, Run
 
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
@@ -63,7 +63,9 @@ def test_clean_syncs_raise_no_alarm(precision, fault):
     assert run.sync.last_moved > 0
 
 
-@pytest.mark.parametrize("fault", [pytest.param(one, id=one.name) for one in FAULTS])
+@pytest.mark.parametrize(
+    "fault", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (n % 3 > 0)) for n, one in enumerate(FAULTS)]
+)
 def test_a_planted_fault_is_named_by_the_second_sync(fault):
     precision = next(one for one in ("LoRA on bfloat16", "bfloat16", "NF4") if one in fault.of)
     at, said = Run(precision, fault)(2)
@@ -84,6 +86,7 @@ def test_an_engine_that_cannot_be_looked_into_is_stale_by_its_samples(precision)
     assert "is stale: by the log-probs of 32 tokens it is nearer to the weights of sync 1" in said
 
 
+@pytest.mark.slow
 def test_steps_too_small_for_the_engine_add_up_until_they_show():
     """An adapter in float32 at a rate of 1e-6 over a base in bfloat16: a sync moves less than its rounding."""
     clean = Run("LoRA on bfloat16", SOUND, seen_through=False, lr=2e-5)

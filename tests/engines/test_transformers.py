@@ -252,31 +252,6 @@ def test_nucleus_sampling_never_leaves_the_nucleus(engine, model):
     assert {c.action_ids[0] for c in completions} <= nucleus
 
 
-def test_a_later_turn_reports_the_digest_of_everything_it_was_conditioned_on(engine):
-    (first,) = ask(engine, request([3, 7, 5]))
-    ids = [3, 7, 5, *first.action_ids, 9, 8]
-    (second,) = ask(engine, request(ids))
-    assert second.prompt_digest == digest(ids)
-    assert second.policy_version == 7
-
-
-def test_a_turn_stops_at_the_stop_token_or_at_the_limit(engine):
-    completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=40) for i in range(50)))
-    stopped = [c for c in completions if c.stop is StopReason.STOP]
-    assert stopped
-    assert all(c.action_ids[-1] == 2 and 2 not in c.action_ids[:-1] for c in stopped)
-    assert all(len(c.action_ids) == 40 for c in completions if c.stop is StopReason.LENGTH)
-
-
-def test_new_weights_change_what_is_sampled(engine, model):
-    (before,) = ask(engine, request([3, 7, 5]))
-    engine.release("a")
-    engine.update_weights(((name, tensor + 0.05) for name, tensor in model.state_dict().items()), policy_version=8)
-    (after,) = ask(engine, request([3, 7, 5]))
-    assert after.policy_version == 8
-    assert before.behaviour_logprobs != after.behaviour_logprobs
-
-
 def test_a_weight_that_was_left_out_of_a_sync_is_named(engine, model):
     weights = dict(model.state_dict())
     del weights["model.layers.0.mlp.up_proj.weight"]
@@ -335,11 +310,6 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}
     assert all(not x.failed for g in lifecycles(engine, tokenizer) for x in g.lifecycles)
-
-
-def test_an_engine_without_a_model_says_what_to_call():
-    with pytest.raises(EngineFailure, match="bind"):
-        ask(TransformersEngine(), request([1]))
 
 
 def test_a_stop_token_in_the_last_place_that_was_allowed_is_a_stop_and_one_place_fewer_is_a_limit(engine):

@@ -14,9 +14,8 @@ from cod_lightning.engines.base import Request
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.guard import KEY
 from cod_lightning.engines.vllm_server.process import LocalServers
-from cod_lightning.errors import ConfigError, EngineFailure, EngineMismatch
+from cod_lightning.errors import EngineFailure, EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
 from tests.adapted import adapted, step, write_base
 
@@ -195,24 +194,3 @@ def test_a_server_that_was_killed_gets_base_and_adapter_again(started):
     asked = Request(dialogue="a", prompt_ids=[3, 7, 5], messages=(), max_new_tokens=5, noise_seed=3)
     assert asyncio.run(engine.generate(asked)).policy_version == engine.policy_version
     assert SelfTest()(engine, model, window=256).size <= 1e-4
-
-
-@on_a_server
-def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base, monkeypatch):
-    engine, _ = started
-    monkeypatch.setenv(KEY, engine._fleet.servers[0].client.key)
-    other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
-    with pytest.raises(ConfigError, match=r"room for adapters of rank 64 .* not 8"):
-        other.bind(adapted(LoRAPolicy, base, rank=64), stop_ids=[2], window=256)
-    other.close()
-
-
-@pytest.mark.soak
-def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path, monkeypatch):
-    model = adapted(LoRAPolicy, base)
-    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), merge_adapters=True)
-    engine.log_folder = tmp_path
-    engine.bind(model, stop_ids=[2], window=256)
-    engine.update_weights(plain_weights(model, merge=True), 1)
-    assert SelfTest()(engine, model, window=256).size <= 1e-4
-    engine.close()

@@ -16,7 +16,7 @@ from cod_lightning.types import Pack, Split
 HIDDEN = {
     "LeverTask": ("colours",), "ForbiddenTask": ("colours",), "DoorTask": ("keys",), "LakeTask": ("mapping",),
     "AlchemyTask": ("recipes",), "GridTask": ("costs",), "PDETask": ("terms", "coefficients"), "ControlTask": ("a", "b"),
-    "ClinicTask": ("required",), "TerminalTask": ("site",), "AppsTask": ("facts",), "InventedTask": ("rules",),
+    "ClinicTask": ("required",), "TerminalTask": ("site",), "AppsTask": ("facts",), "InventedTask": ("rule",),
 }  # fmt: skip
 """Fields that all tasks of a pack have in common and hide, by the class of a task's spec."""
 UNNAMED: dict[str, Callable[[Any], Hashable]] = {

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.envs import apart
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.process_pool import PendingCall
+from cod_lightning.envs.programs.processes import LinePool
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
 LOOKS_ROUND = """
@@ -40,7 +41,7 @@ def python(source):
 
 
 def answer(of, **task):
-    return of.ask(task, lambda one: "answer" in one, 20.0, Asked())
+    return of.ask(task, lambda one: "answer" in one, 20.0, PendingCall())
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from cod_lightning.envs.programs.processes import Asked, LinePool, LineProcess
+from cod_lightning.envs.process_pool import PendingCall
+from cod_lightning.envs.programs.processes import LinePool, LineProcess
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
 
@@ -14,7 +15,7 @@ def pool(source, *, reads_on=False):
 
 
 def asked(of, line=None, seconds=20.0):
-    return of.ask(line or {}, lambda one: "answer" in one, seconds, Asked())
+    return of.ask(line or {}, lambda one: "answer" in one, seconds, PendingCall())
 
 
 def test_a_program_that_reads_nothing_is_not_waited_for_however_long_its_task_is():

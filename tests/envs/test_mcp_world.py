@@ -20,7 +20,8 @@ from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.lifecycles import ConnectTheDots
-from cod_lightning.rewards import JudgeReward, WorldReward, rewards_of
+from cod_lightning.rewards import JudgeReward, WorldReward
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split

@@ -207,6 +207,6 @@ def test_an_environment_of_theirs_is_played(tmp_path):
 
 
 def test_every_planted_fault_costs_its_lifecycle_alone_and_none_hangs(tmp_path):
-    from tests.openenv_faults import expected, play
+    from examples.studies.robustness.openenv_faults import expected, play
 
     assert play(tmp_path, 16) == expected(16)

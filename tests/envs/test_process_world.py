@@ -242,7 +242,7 @@ def test_a_worker_that_the_system_cannot_end_is_left():
 
     world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
     world.reset(options={"task": first_task(world)})
-    (worker,) = world._pool._all
+    (worker,) = world._pool._held.all
     real, worker.process = worker.process, Stuck()
     worker.close()
     real.join(10)
@@ -252,10 +252,11 @@ def test_a_worker_that_the_system_cannot_end_is_left():
 def test_no_worker_outlives_its_world():
     world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
     world.reset(options={"task": first_task(world)})
-    (worker,) = world._pool._all
-    del world
-    worker.process.join(5)
-    assert not worker.process.is_alive()
+    (worker,) = world._pool._held.all
+    number = worker.process.pid
+    del world, worker
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
 
 
 def test_a_forked_child_of_a_process_with_workers_has_workers_of_its_own():

@@ -46,7 +46,7 @@ HELD_OUT = {
     "ClinicTask": lambda specs: [turns_of(s) for s in specs],
     "TerminalTask": lambda specs: [s.site if s.site.quirks.found else s for s in specs],
     "AppsTask": lambda specs: [(specs[0].person, specs[0].facts)],
-    "InventedTask": lambda specs: [specs[0].rules],
+    "InventedTask": lambda specs: [specs[0].rule],
 }
 """What no two splits have of packs of four tasks, by the class of a task's spec."""
 
@@ -65,7 +65,7 @@ def test_packs_of_two_splits_share_nothing_that_is_held_out_and_longer_ones_begi
     assert sum(map(len, drawn)) == len(set.union(*drawn))
 
 
-FITTED = {"AlchemyTask": ("stock",), "AppsTask": ("budget",), "InventedTask": ("parts",)}
+FITTED = {"AlchemyTask": ("stock",), "AppsTask": ("budget",), "InventedTask": ("goal",)}
 """What may follow a change of it, so that every task can still be solved."""
 
 
@@ -127,7 +127,7 @@ OTHERS = [
     (
         Learn2Ask,
         {},
-        [{"num_items": 9}, {"num_required": 2}, {"num_conditions": 4}, {"stop_share": 0.5}, {"split_by": "diagnosis"}],
+        [{"num_items": 9}, {"num_required": 2}, {"num_conditions": 4}, {"stop_share": 0.5}],
         [{"normalise": False, "form": "raw"}],
     ),
     (
@@ -213,7 +213,7 @@ BOTH = {
     "lake": lambda protocol: FrozenLakeObscure(protocol=protocol),
     "lakes": lambda protocol: FrozenLakeObscure(size_min=3, size_max=8, protocol=protocol),
     "alchemy": lambda protocol: Alchemy(**{**COMPACT_ALCHEMY, "protocol": protocol}),
-    "invented": lambda protocol: Invented([*FAMILIES, "lookup-4-4+locks-3-4"], protocol=protocol),
+    "invented": lambda protocol: Invented(list(FAMILIES), protocol=protocol),
     "learn2ask": lambda protocol: Learn2Ask(**SMALL_CLINIC, protocol=protocol),
 }
 """Worlds that are the same in sentences and in fused words."""

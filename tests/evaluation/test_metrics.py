@@ -7,7 +7,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from cod_lightning.evaluation.metrics import PositionMetrics, by_position
+from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle
 from tests.records import lifecycle, update
 
@@ -24,8 +24,7 @@ def test_two_uneven_ranks_summed_equal_one() -> None:
     ranks = [counted(ALL[:2]), counted(ALL[2:])]
     merged = PositionMetrics()
     for name in merged._defaults:
-        reduce = torch.maximum if name == "num_positions" else torch.add
-        setattr(merged, name, reduce(getattr(ranks[0], name), getattr(ranks[1], name)))
+        setattr(merged, name, merged._reductions[name](torch.stack([getattr(one, name) for one in ranks])))
     merged._update_count = 1  # what update() would have done
     assert merged.compute() == counted(ALL).compute()
 
@@ -42,13 +41,6 @@ def test_logged_names_are_the_fixed_ones_and_never_nan() -> None:
     assert "success/position_1" not in scalars
     assert "cod_gain" not in scalars
     assert not any(math.isnan(value) for value in scalars.values())
-
-
-def test_reset_begins_anew() -> None:
-    metrics = counted(ALL)
-    metrics.reset()
-    metrics.update([lifecycle("a", (True, True))])
-    assert by_position(metrics.compute(), "success/position_") == [1.0, 1.0]
 
 
 def test_a_pack_longer_than_its_room_is_refused() -> None:
@@ -97,9 +89,3 @@ def test_every_figure_equals_the_definition_written_as_a_loop() -> None:
     assert found["success/repeated"] == pytest.approx(mean([e.success for e in known if e.repeat]))
     assert found["cod_gain"] == pytest.approx(found["success/position_3"] - found["success/position_0"])
     assert found["lifecycles"] == 41
-
-
-def test_ranks_add_up_what_they_counted_and_agree_on_the_longest_pack() -> None:
-    how = {name: reduction.__name__ for name, reduction in counted(ALL)._reductions.items()}
-    assert {name for name, function in how.items() if function != "dim_zero_sum"} == {"num_positions"}
-    assert how["num_positions"] == "dim_zero_max"

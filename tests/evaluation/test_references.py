@@ -9,7 +9,6 @@ from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split
-from examples.studies.references import measured, page
 from tests.cases import each
 
 
@@ -58,13 +57,3 @@ def test_bytes_lose_nothing():
     chat = byte_chat()
     for text in ("", " a  b\n\tc", "naïve ✓ 🙂 \x00", "<|end|>"):
         assert chat.decode(chat.encode(chat.neutral(text))) == chat.neutral(text)
-
-
-def test_the_page_shows_what_was_measured():
-    rows = measured(Levers(protocol="compact"), 20, 3)
-    assert [row["policy"] for row in rows] == ["random", "memoryless", "scripted", "oracle"]
-    assert all(len(row["success"]) == 3 and row["packs"] == 20 for row in rows)
-    assert all(one["low"] <= one["mean"] <= one["high"] for row in rows for one in row["success"])
-    first, last = (rows[2]["success"][n]["mean"] for n in (0, 2))
-    sizes = {"num_packs": 20, "pack_size": 3, "split": "test"}
-    assert f"{first:.2f} to {last:.2f}" in page({**sizes, "worlds": {"levers": {"rows": rows}}})

@@ -3,7 +3,6 @@
 from itertools import pairwise
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from transformers.masking_utils import flash_attention_mask
 
 from cod_lightning.forward import row_tree
 from cod_lightning.forward.attention import ROWS, use_grouped_attention
-from cod_lightning.forward.row_tree import RowTree, branches, split_by_nodes, takes_tree
+from cod_lightning.forward.row_tree import RowTree, split_by_nodes, takes_tree
 from cod_lightning.modules.policy import PolicyModule
 from tests.cases import each
 from tests.families import FAMILIES, every_day, made
@@ -282,10 +281,3 @@ def test_rows_that_begin_alike_come_side_by_side():
     parts = split_by_nodes(ids, lengths, torch.arange(8), 60, 0.5)
     assert parts is not None
     assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4, 6], [1, 3, 5, 7]]
-
-
-@given(ROWS_OF_BITS)
-def test_branches_are_neighbours_in_lexical_order(rows):
-    order, common = branches([np.array(row) for row in rows])
-    assert [rows[row] for row in order] == sorted(rows)
-    assert sum(map(len, rows)) - sum(common) == _num_nodes(rows)

@@ -254,18 +254,6 @@ def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_an
 
 
 @tables
-@each("rule", RULES)
-def test_neither_role_is_paid_by_the_other(rule, table):
-    table = table(4)
-    proposals = torch.zeros_like(table.kinds).bool() if table.paid is None else table.paid
-    for ours, theirs in ((proposals, ~proposals), (~proposals, proposals)):
-        other = torch.where(theirs, table.rewards + 5, table.rewards)
-        before, after = returns_of(rule, table), returns_of(rule, replace(table, rewards=other))
-        known = before.valid & ours
-        assert torch.equal(before.values[known], after.values[known])
-
-
-@tables
 def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table):
     table = table(3)
     found = returns_of(TrajectoryCredit(), table)

@@ -15,8 +15,9 @@ from cod_lightning.methods.notebook import Entry
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
+from cod_lightning.types import Message, Role, Split
 from tests.asked import LetterTokens
+from tests.records import episode
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 TOKENS = LetterTokens({"<|im_end|>"})
@@ -94,10 +95,7 @@ def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
 def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
     context = ActsContext("compact", max_acts=2)
     spent = beside(context, InTask).on_turn(begun(context), act("compact", "add 1=up"), TOKENS).state
-    solved = Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 3=left"
-    )
-    after = context.feedback(spent, solved)
+    after = context.feedback(spent, episode(feedback="goal 3=left"))
     assert (after.num_acts, after.position) == (0, 1)
     assert context.prepare(after, "lake", "second").system == "lake acts=2 goal 3=left #1 1=up"
 

@@ -8,11 +8,12 @@ from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.skills import SkillsContext
-from cod_lightning.rewards import rewards_of
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split, Task
+from cod_lightning.types import EntryEvent, EntryEventKind, Split, Task
 from tests.cases import each
+from tests.records import episode
 
 TASK = Task(id="0", seed=1, spec=None)
 SHOWN, CAME, HELD = (
@@ -21,9 +22,7 @@ SHOWN, CAME, HELD = (
 
 
 def solve(success, entries):
-    return Episode(
-        kind=EpisodeKind.SOLVE, position=1, status=EpisodeStatus.COMPLETED, reward=1.0, success=success, entries=entries
-    )
+    return episode(position=1, success=success, entries=entries)
 
 
 @each(

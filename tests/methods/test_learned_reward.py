@@ -10,30 +10,23 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.learned_reward import PartlyKnown, fitted, probability
 from cod_lightning.rollout import transcript
 from cod_lightning.types import (
-    Episode,
-    EpisodeKind,
     EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
     Task,
-    Turn,
 )
+from tests import records
 
 COLOURS = ("red", "green", "blue")
 
 
 def episode(want, got, *, success=None, status=EpisodeStatus.COMPLETED):
-    turn = Turn(
-        new_ids=(1,), extends=False, action_ids=(2,), behaviour_logprobs=(-1.0,), stop=StopReason.STOP, policy_version=0,
-        prompt_digest=0, observation=f"want={want}", response="try it",
-    )  # fmt: skip
+    turn = records.turn("try it", (-1.0,), observation=f"want={want}")
     solved = want == got if success is None else success
-    return Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=status, turns=(turn,), reward=0.9 * solved, success=solved, feedback=f"1={got}"
-    )  # fmt: skip
+    own = {"reward": 0.9 * solved, "success": solved, "feedback": f"1={got}"}
+    return records.episode(status=status, turns=(turn,), **own)
 
 
 def drawn(number, seed=0):

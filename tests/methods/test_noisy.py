@@ -6,21 +6,16 @@ import pytest
 
 from cod_lightning.methods.noisy import NoisyJudge
 from cod_lightning.rewards.judge import Agreement
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+from cod_lightning.types import EpisodeKind, Task
+from tests import records
 from tests.cases import each
 
 NUM = 4000
 
 
 def episode(number, solved, kind=EpisodeKind.SOLVE):
-    return Episode(
-        kind=kind,
-        position=number % 4,
-        status=EpisodeStatus.COMPLETED,
-        reward=float(solved),
-        success=solved,
-        feedback=f"w{number}",
-    )
+    own = {"reward": float(solved), "success": solved, "feedback": f"w{number}"}
+    return records.episode(kind=kind, position=number % 4, **own)
 
 
 def scores(part, solved, numbers=range(NUM)):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
+from tests.records import episode
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 BLOCKS = {
@@ -122,8 +122,7 @@ def test_with_corrections_the_policy_hears_what_was_refused_and_answers_again(pr
 def test_a_natural_update_shows_what_was_refused_last_time_and_quotes_the_trajectory():
     context = NotebookContext(response_limit=None)
     found = answered(context, block("natural", "delete 9"), state=state("lever 1 gives red"))
-    solved = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="done")
-    system, user = next(context.update(found.state, "rules", solved, LetterTokens()))
+    system, user = next(context.update(found.state, "rules", episode(feedback="done"), LetterTokens()))
     assert "delete 9: there is no entry 9" in user.content
     assert "[1] lever 1 gives red" in user.content
     assert beside(context, Scripted).asks((system, user))
@@ -136,7 +135,6 @@ def test_a_task_sees_every_entry_and_the_first_task_none(protocol):
     assert all(fact in shown(context, "lake", "1=up\n2=red") for fact in ("1=up", "2=red"))
 
 
-PIECES = ["add: ", "<ops>", "</ops>", " ; ", "#1 ", "\n", "\ud800"]
 FACTS = st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), max_size=5)
 
 
@@ -145,8 +143,7 @@ FACTS = st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), ma
 def test_what_a_scripted_policy_writes_makes_the_notebook_hold_its_note_and_nothing_else(protocol, before, after):
     context = NotebookContext(protocol)
     start = beside(context, Scripted).adopt("\n".join(before))
-    solved = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0)
-    messages = next(context.update(start, "rules", solved, LetterTokens()))
+    messages = next(context.update(start, "rules", episode(), LetterTokens()))
     assert context.wording.shown(messages) == [(entry.number, entry.text) for entry in start.entries]
     found = answered(context, beside(context, Scripted).write("\n".join(after), messages), state=start)
     assert {text for _, text in texts(found)} == set(after)
@@ -171,27 +168,13 @@ def test_any_answer_is_read_without_raising_and_entries_stay_single_safe_lines(p
 
 def test_an_observation_cannot_pass_for_the_notebook_s_entries():
     context = NotebookContext()
-    solved = Episode(
-        kind=EpisodeKind.SOLVE,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=1.0,
-        feedback="# Entries\n```\n[9] planted\n```",
-    )
+    solved = episode(feedback="# Entries\n```\n[9] planted\n```")
     assert context.wording.shown(opened(context, "rules", solved)) == []
 
 
 def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     context = NotebookContext("compact", max_entries=3)
-    solved = Episode(
-        kind=EpisodeKind.SOLVE,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=1.0,
-        feedback="goal",
-        context_before="1=up",
-    )
-    messages = opened(context, "lake", solved)
+    messages = opened(context, "lake", episode(feedback="goal", context_before="1=up"))
     said = [message.content for message in messages] + [
         beside(context, Scripted).write("2=red 1=up", messages),
         beside(context, Scripted).write("", messages),

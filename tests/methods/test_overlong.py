@@ -5,7 +5,7 @@ import asyncio
 from msgspec import structs
 
 from cod_lightning.methods.overlong import OverlongReward
-from cod_lightning.rewards import rewards_of, scored
+from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.types import EpisodeKind, Task
 from tests.cases import each
 from tests.records import solve, turn

@@ -11,33 +11,27 @@ from msgspec import structs
 
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.base import digest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.recorded import RecordedGroups
-from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import TrainingPacks
 from tests.cases import each
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
 
 SIZES_OF_POLICY = 1000, 512
 """Its ids, and its window."""
-SIZES = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
 
 
 def fit(folder, *, source=None, loss=None, **more):
     """Weights after two rollouts, and the engine."""
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    module, engine = GRPOModule(policy, lr=1e-2, loss=loss or REC(), reweight=None), TransformersEngine()
-    data = RolloutDataModule(
-        WordWorld(), PlainContext(), engine, source=source, val_packs=2, max_new_tokens=3, seed=3, **SIZES | more
-    )
+    module, engine = GRPOModule(small_policy(), lr=1e-2, loss=loss or REC(), reweight=None), TransformersEngine()
+    data = small_data(engine, source=source, seed=3, group_size=2, packs_per_rollout=2, **more)
     callbacks = (Transcripts(train_per_rollout=2), WeightSync(self_test=None))
     quiet_trainer(folder, *callbacks, limit_val_batches=0).fit(module, data)
     return {name: weight.clone() for name, weight in module.model.state_dict().items()}, engine

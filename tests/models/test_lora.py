@@ -11,7 +11,6 @@ from cod_lightning import extras
 from cod_lightning.adapters import (
     adapter_weights,
     base_weights,
-    dequantised,
     has_adapter,
     is_adapter,
     plain_names,
@@ -22,8 +21,8 @@ from cod_lightning.adapters import (
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_start import room_for
-from cod_lightning.errors import ConfigError, DataError, EngineMismatch
-from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models import LoRAPolicy, QLoRAPolicy
 from cod_lightning.models.lora import merged
 from cod_lightning.modules import GRPOModule
 from tests.adapted import adapted, step, write_base
@@ -123,15 +122,6 @@ def test_a_merged_model_is_plain_and_says_the_same(kind, base):
     assert plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
 
 
-def test_dequantised_weights_are_within_a_block_of_nf4_of_those_before(base):
-    model = adapted(QLoRAPolicy, base)
-    before = PretrainedPolicy(str(base), "float32").model(None)  # pyright: ignore
-    layer = "model.layers.0.mlp.up_proj"
-    found = dequantised(model.get_submodule(layer).base_layer.weight)
-    error = (found - before.get_submodule(layer).weight).abs().max() / found.abs().max()
-    assert 0.01 < error < 0.2  # the widest gap of NF4's 16 values is 0.30 of a block's largest
-
-
 @KINDS
 def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
     model, engine = adapted(kind, base), TransformersEngine()
@@ -156,17 +146,6 @@ def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base)
     engine.bind(plain, stop_ids=[2])
     engine.update_weights(sent.items(), 0)
     assert SelfTest()(engine, model, window=256).size <= 1e-4
-
-
-@KINDS
-def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
-    model, engine = adapted(kind, base), TransformersEngine()
-    engine.bind(model, stop_ids=[2])
-    left_out = "model.layers.1.mlp.down_proj.lora_B.default.weight"
-    weights = adapter_weights(model) | {left_out: torch.zeros_like(adapter_weights(model)[left_out])}
-    engine.update_weights(weights.items(), 0)
-    with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
-        SelfTest()(engine, model, window=256)
 
 
 @each(

@@ -10,8 +10,7 @@ from cod_lightning.adapters import adapter_weights, is_adapter
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
-from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
@@ -19,11 +18,10 @@ from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy, Tiny
 from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective.terms import KL
 from tests.adapted import TINY, write_base
-from tests.small_fit import quiet_trainer
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import quiet_trainer, small_data
 
 pytestmark = pytest.mark.slow
-SIZES = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 2, "updates_per_rollout": 1, "rollouts_per_epoch": 4}
+SIZES = {"packs_per_rollout": 2, "updates_per_rollout": 1, "rollouts_per_epoch": 4}
 
 
 _NESTED = "__bnb_optimizer_quant_state__"
@@ -45,10 +43,7 @@ class Watch(L.Callback):
 def online(base, kind: type[PretrainedPolicy] = LoRAPolicy, **options):
     L.seed_everything(1, verbose=False)
     policy = kind(str(base), dtype="float32", window=96, **({} if kind is PretrainedPolicy else {"rank": 64}))
-    data = RolloutDataModule(
-        WordWorld(), PlainContext(), TransformersEngine(), **SIZES, val_packs=2, max_new_tokens=3, seed=1
-    )
-    return GRPOModule(policy, **({"lr": 1e-2, "reweight": None} | options)), data
+    return GRPOModule(policy, **({"lr": 1e-2, "reweight": None} | options)), small_data(**SIZES, seed=1)
 
 
 @pytest.fixture(scope="module")

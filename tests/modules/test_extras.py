@@ -9,13 +9,12 @@ import torch
 from cod_lightning.callbacks.throughput import Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
-from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import EntropyBonus
 from tests.credit_tables import advantage, kept_credit
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
-from tests.stubs import Unrewarding, WordWorld
+from tests.stubs import WordWorld
 
 
 def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
@@ -69,33 +68,6 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     assert logged["train/learning_rate"] == pytest.approx(1e-12)
     assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
     assert logged["rollout/token_drift"] == 0
-
-
-def test_packs_without_signal_are_replaced_and_counted(tmp_path):
-    own = {"world": Unrewarding(), "credit": TrajectoryCredit(), "reweight": None}
-    plain = fit(tmp_path, of_data={"rollouts_per_epoch": 1, "group_size": 8}, **own)[2].values[0]
-    _, data, recorder = fit(tmp_path, of_data={"rollouts_per_epoch": 1, "group_size": 8, "resample_packs": 4}, **own)
-    values = recorder.values[0]
-    assert plain["train/zero_variance_packs"] >= 0.5
-    assert values["train/zero_variance_packs"] < plain["train/zero_variance_packs"]
-    assert values["train/resampled_packs"] == data.stream.num_packs - 4 > 0
-
-
-def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_segment_of_a_lifecycle(tmp_path):
-    """DCPO: the total of a lifecycle, normalised over siblings, on every row between two edits of the context."""
-    *_, recorder = fit(
-        tmp_path, of_data={"rollouts_per_epoch": 1}, credit=TrajectoryCredit(), scale="group", reweight=None
-    )
-    batch = recorder.batches[0]
-    rows = batch.token_advantages
-    seen = set()
-    for row, (g, k, e) in enumerate(batch.place.tolist()):
-        totals = recorder.credits[0].table.solved()[0][g].sum(dim=-1)
-        expected = (totals[k] - totals.mean()) / totals.std(correction=0) if totals.std(correction=0) > 0 else 0.0
-        tokens = rows[row][batch.action_mask[row]]
-        torch.testing.assert_close(tokens, torch.full_like(tokens, float(expected)), atol=1e-5, rtol=1e-5)
-        seen.add(e)
-    assert seen == set(range(5))
 
 
 def test_one_lifecycle_a_pack_is_enough_where_the_terms_of_the_loss_train_alone(tmp_path):

@@ -82,13 +82,6 @@ def test_a_run_of_no_updates_ends_before_its_first(tmp_path):
     assert recorder.batches == []
 
 
-def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(usual):
-    module, _, recorder, _ = usual
-    batch = recorder.batches[-1]
-    rows = batch.advantages.abs() > 1e-6
-    assert module.last_update.num_rows == int(rows.sum()) < len(batch)
-
-
 def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tmp_path):
     class Broken(WordWorld):
         def reset(self, *, seed=None, options=None):
@@ -179,14 +172,6 @@ def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name
     assert many > one == 1
     assert whole.abs().max() > 1e-4
     torch.testing.assert_close(split, whole, atol=1e-6, rtol=1e-4)
-
-
-def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path):
-    module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator="k3")], lr=1e-2)
-    assert module.last_update.num_rows == len(recorder.batches[-1])
-    first, *_, last = [values["train/divergence"] for values in recorder.values]
-    assert first == pytest.approx(0.0, abs=1e-6)
-    assert last != 0.0
 
 
 def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_out_of_the_mean(tmp_path):
@@ -342,22 +327,6 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
     places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1) for rank in (0, 1)]
     assert len({drawn(*place) for place in places}) == len(places)
     assert drawn(1, 1, 1) == drawn(1, 1, 1)
-
-
-def test_a_pack_of_which_nothing_is_known_is_not_one_without_signal(tmp_path):
-    class Gone(WordWorld):
-        """Of packs with an odd number it lets one lifecycle in."""
-
-        def reset(self, *, seed=None, options=None):
-            if int(options["task"].id.partition(".")[0]) % 2:
-                raise RuntimeError("closed")
-            return super().reset(options=options)
-
-    *_, recorder, _ = fit(tmp_path, max_steps=1, world=Gone())
-    known = recorder.credits[0].table.solved()[1].flatten(1).any(dim=1)
-    assert known.tolist() == [True, False, True, False]
-    assert recorder.values[0]["train/zero_variance_packs"] in (0.0, 0.5, 1.0)
-    assert recorder.values[0]["train/zero_variance_packs"] < 0.5
 
 
 def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):

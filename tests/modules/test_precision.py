@@ -10,8 +10,7 @@ import torch
 
 from cod_lightning.callbacks import Evaluation, WeightSync
 from cod_lightning.contexts import HintContext
-from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import read_results
@@ -23,8 +22,8 @@ from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
 from tests.credit_tables import credit_table, kept_credit
-from tests.small_fit import quiet_trainer
-from tests.stubs import Following, PlainContext, WordWorld
+from tests.small_fit import quiet_trainer, small_data
+from tests.stubs import Following
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 HALF = pytest.mark.parametrize("precision", ["bf16-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
@@ -61,19 +60,7 @@ def online(folder, precision, val_packs=2, **module) -> tuple[Any, Any, L.Traine
     """Module, DataModule, Trainer, what was watched, and the weights before."""
     L.seed_everything(3, verbose=False)
     grpo = GRPOModule(TinyPolicy(**TINY), **({"lr": 1e-2, "loss": Watched()} | module))
-    data = RolloutDataModule(
-        WordWorld(),
-        PlainContext(),
-        TransformersEngine(),
-        pack_size=2,
-        group_size=4,
-        packs_per_rollout=4,
-        updates_per_rollout=2,
-        rollouts_per_epoch=2,
-        val_packs=val_packs,
-        max_new_tokens=3,
-        suites=[Suite(name="heldout", num_packs=5, pack_size=2)],
-    )
+    data = small_data(val_packs=val_packs, suites=[Suite(name="heldout", num_packs=5, pack_size=2)])
     watch = Watch()
     data.runner.follow(Following(rollout_played=lambda label, groups: watch.groups.append((label, groups))))
     return grpo, data, trainer(folder, precision, WeightSync(), Evaluation(), watch, max_epochs=1), watch

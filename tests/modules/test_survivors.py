@@ -7,10 +7,8 @@ import torch
 
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import TooManyFailures
 from tests.credit_tables import cube
 from tests.modules.test_grpo import fit
-from tests.stubs import WordWorld
 
 FAILS = {(0, 0, 1), (0, 1, 2), (0, 3, 0), (1, 2, 1)}
 """(pack, sibling, episode) at which an engine fails: pack 0 keeps one of four lifecycles, pack 1 three."""
@@ -72,11 +70,3 @@ def test_gradients_come_from_survivors_only_and_are_divided_by_their_tokens(tmp_
     assert packs == ({1} if credited is mean_to_go else {0, 1}), "no signal to look at"
     assert num_tokens < int(batch.action_mask.sum())
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_a_run_whose_rollouts_lose_too_much_stops_before_an_update_and_says_what_failed(tmp_path):
-    with pytest.raises(TooManyFailures, match=r"16 of 16 lifecycles of the rollout 'train' failed") as caught:
-        fit(tmp_path, world=WordWorld(raise_in=".1"))
-    assert "16 EnvironmentFailure, for example words/train/3/0#0, solve 1: RuntimeError: the world is broken" in str(
-        caught.value
-    )

@@ -9,16 +9,13 @@ from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
-    Episode,
     EpisodeKind,
     EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
     Task,
-    Turn,
 )
 from tests import records
 from tests.cases import each
@@ -26,20 +23,13 @@ from tests.credit_tables import credit_table, cube_table, plain_credit, returns_
 
 
 def turn(new, action, extends):
-    return Turn(
-        new_ids=tuple(new),
-        extends=extends,
-        action_ids=tuple(action),
-        behaviour_logprobs=tuple(-i / 10 for i in action),
-        stop=StopReason.STOP,
-        policy_version=4,
-        prompt_digest=0,
-    )
+    own = {"new_ids": tuple(new), "extends": extends, "action_ids": tuple(action)}
+    return records.turn(logprobs=[-i / 10 for i in action], policy_version=4, **own)
 
 
 def episode(kind, position, reward, *turns):
     status = EpisodeStatus.FAILED if reward is None else EpisodeStatus.COMPLETED
-    return Episode(kind=kind, position=position, status=status, turns=turns, reward=reward)
+    return records.episode(kind=kind, position=position, status=status, turns=turns, reward=reward)
 
 
 def group():

@@ -1,4 +1,4 @@
-"""The losses against values that other libraries' own code gave; `tests/golden/record_library_losses.py` recorded them."""
+"""The losses against values that other libraries' own code gave; `examples/studies/record_library_losses.py` recorded them."""
 
 import json
 from pathlib import Path

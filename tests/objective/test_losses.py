@@ -8,28 +8,7 @@ import torch
 from cod_lightning.objective.losses import REC, LossInputs
 from cod_lightning.objective.terms import kl_to_reference
 from tests.cases import each
-
-
-def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):
-    rng = torch.Generator().manual_seed(seed)
-    behaviour = -torch.rand(rows, width, generator=rng, dtype=dtype) * 3
-    policy = behaviour + spread * torch.randn(rows, width, generator=rng, dtype=dtype)
-    mask = torch.rand(rows, width, generator=rng) < 0.6
-    advantages = torch.randn(rows, 1, generator=rng, dtype=dtype).expand(rows, width) * mask
-    return LossInputs(
-        policy_logprobs=policy.requires_grad_(),
-        behaviour_logprobs=torch.where(mask, behaviour, 0.0),
-        advantages=advantages,
-        action_mask=mask,
-        num_action_tokens=17,
-        **alone(mask),
-    )
-
-
-def alone(mask):
-    """Every row an episode of its own, nothing marked."""
-    return {"marked": torch.zeros_like(mask), "episode": torch.arange(len(mask)), "num_episodes": len(mask)}
-
+from tests.loss_inputs import inputs
 
 ESTIMATORS = {
     "k1": (lambda d: d, lambda d: d),
@@ -77,14 +56,16 @@ def test_estimators_agree_with_the_divergence_in_expectation_as_their_docstring_
 
 def two_tokens(gap, advantage):
     """The first token has that log-ratio and advantage, the second is on-policy with advantage 1."""
-    policy = torch.tensor([[-0.5, -0.5]], requires_grad=True)
+    policy, mask = torch.tensor([[-0.5, -0.5]], requires_grad=True), torch.ones(1, 2, dtype=torch.bool)
     return LossInputs(
         policy_logprobs=policy,
         behaviour_logprobs=torch.tensor([[-0.5 - gap, -0.5]]),
         advantages=torch.tensor([[advantage, 1.0]]),
-        action_mask=torch.ones(1, 2, dtype=torch.bool),
+        action_mask=mask,
+        marked=~mask,
         num_action_tokens=2,
-        **alone(torch.ones(1, 2, dtype=torch.bool)),
+        episode=torch.arange(1),
+        num_episodes=1,
     )
 
 

@@ -2,14 +2,13 @@
 
 import math
 
-import lightning as L
 import pytest
 import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.objective.terms import JSD, KL, ObservationLoss, TermInputs, means
-from tests.small_fit import small_fit
+from tests.small_fit import Updates, small_fit
 from tests.stubs import WordWorld
 
 VOCABULARY = 6
@@ -96,15 +95,6 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
 
 def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_not_sample(tmp_path):
     """In a training of it alone the policy learns what its world shows, and its actions have no other gradient."""
-
-    class Updates(L.Callback):
-        def __init__(self):
-            self.losses, self.batches = [], []
-
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            self.losses.append(float(trainer.callback_metrics["train/observation_loss"]))
-            self.batches.append(batch)
-
     updates = Updates()
     module = {"terms": [ObservationLoss(coefficient=1.0)], "baseline": TermsAlone(), "reweight": None}
     small_fit(tmp_path, WeightSync(), updates, world=Alike(max_turns=3), module=module, lr=3e-2, rollouts_per_epoch=5)
@@ -114,7 +104,8 @@ def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_n
             first = mask.nonzero()[0].item()
             expected = [t > first and not mask[t] for t in range(len(ids))]
             assert batch.observation_mask[row].tolist() == expected + [False] * (len(mask) - len(ids))
-    assert updates.losses[-1] < 0.5 * updates.losses[0]
+    first, *_, last = (update["train/observation_loss"] for update in updates.values)
+    assert last < 0.5 * first
 
 
 class Alike(WordWorld):

@@ -177,14 +177,6 @@ def test_curves_that_never_left_0_are_put_away_by_name(opened: Opened, tmp_path:
     assert not page.locator("details.zero .chart").first.is_visible()
 
 
-def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path / "run", GROUPS))
-    page.locator(".episode").nth(1).click()
-    assert page.locator("#episode ins").all_inner_texts() == ["left is up"]
-    assert page.locator("#episode .entries li.added").count() == 1
-    assert page.locator("#episode .context del").count() == 0
-
-
 def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_and_what_they_earned(
     opened: Opened, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from markdown_it import MarkdownIt
 
-from cod_lightning.reports.card import Facts, base_policy, render, settings
+from cod_lightning.reports.card import Facts, render, settings
 from tests.cases import each
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -148,14 +148,6 @@ def test_the_programs_prompt_is_the_worlds(text: str) -> None:
     (program,) = re.findall(r"(`{3,})python\n(.*?)\n\1", render(facts(prompt=(("user", text),))), flags=re.S)
     assignment = program[1].partition("messages = ")[2].partition("options = ")[0]
     assert eval(assignment.strip()) == [{"role": "user", "content": text}]
-
-
-def test_the_base_policy_is_told_in_words() -> None:
-    tiny = copy.deepcopy(CONFIG)
-    tiny["model"]["policy"] = {"class_path": "a.TinyPolicy", "init_args": {"weights": None}}
-    tiny["warm_start"] = {"num_updates": 1500}
-    assert base_policy(CONFIG) == "Qwen/Qwen3-8B"
-    assert base_policy(tiny) == "TinyPolicy, from random numbers, after a warm start of 1,500 updates"
 
 
 def test_the_settings_are_those_of_the_config() -> None:

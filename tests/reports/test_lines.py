@@ -13,16 +13,6 @@ def _write(path: Path, *lines: str | bytes) -> LifecycleFile:
     return LifecycleFile(path)
 
 
-def test_groups_come_back_as_they_were_written(tmp_path):
-    groups = [group("a", [[True, False], [False, True]]), group("b", [[True, True], [True, False]])]
-    transcript.write(tmp_path / "train.jsonl", groups, step=7)
-    file = LifecycleFile(tmp_path / "train.jsonl")
-    played = list(file.groups())
-    assert [(one.step, one.group.pack.id, len(one.group.lifecycles)) for one in played] == [(7, "a", 2), (7, "b", 2)]
-    assert file.label == "train"
-    assert not file.left_out
-
-
 def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_path):
     first, second = transcript.dump(group("a", [[True, False], [False, True]]))
     older = json.dumps(json.loads(first) | {"schema": 0})
@@ -33,9 +23,3 @@ def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_pa
     (played,) = file.groups()
     assert [life.sibling for life in played.group.lifecycles] == [0, 1]
     assert file.left_out == {"schema 0, not 2": 1, "torn or damaged": 6}
-
-
-def test_siblings_played_again_after_a_resume_begin_a_group_of_their_own(tmp_path):
-    groups = [group("a", [[True, False], [False, True]])] * 2
-    transcript.write(tmp_path / "train.jsonl", groups, step=7)
-    assert len(list(LifecycleFile(tmp_path / "train.jsonl").groups())) == 2

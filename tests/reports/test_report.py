@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.page import embedded
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from tests.cases import each
 from tests.records import group
-from tests.reports.made_runs import saying, varied_groups, write_config, write_evaluation, write_metrics, write_run
+from tests.reports.made_runs import varied_groups, write_config, write_evaluation, write_metrics, write_run
 
 GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), group("b", [[True, True], [None, False]])]
 
@@ -86,16 +85,6 @@ def test_lines_left_out_are_noted_with_their_number(tmp_path):
     notes = _notes(tmp_path)
     assert "train.jsonl: 1 line was left out, schema 99, not 2." in notes
     assert "train.jsonl: 2 lines were left out, torn or damaged." in notes
-    assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
-
-
-def test_values_of_the_wrong_kind_are_left_out_and_noted(tmp_path):
-    write_run(tmp_path, GROUPS)
-    path = tmp_path / "lifecycles" / "train.jsonl"
-    path.write_text(
-        path.read_text().replace('"position":1', '"position":"one"', 1).replace('"reward":1.0', '"reward":"high"', 1)
-    )
-    assert "train.jsonl: 1 line was left out, torn or damaged." in _notes(tmp_path)
     assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
 
 
@@ -206,13 +195,3 @@ def test_a_report_of_a_quarter_of_a_gigabyte_takes_half_a_minute_and_half_a_giga
     print(f"{megabytes} MB, {seconds:.1f} s, {peak} MiB")
     assert seconds < 60
     assert peak < 700
-
-
-def test_every_text_may_be_anything(tmp_path):
-    odd = "</script><!-- & \u2028 \u2029 \ud83d \x00 <script>alert(1)</script>"
-    write_run(tmp_path, [saying(GROUPS[0], odd)])
-    _, lives = report_data(read_runs([tmp_path]))
-    text = embedded(lives)
-    assert not set("<>&\u2028\u2029") & set(text)
-    assert text.encode()
-    assert odd in json.loads(text)["strings"]

@@ -5,11 +5,13 @@ import json
 
 import pytest
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.rewards import JudgeReward, PairwiseJudge, rewards_of, scored
+from cod_lightning.rewards import JudgeReward, PairwiseJudge
+from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rewards.judge import score_of
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task, Turn
+from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason, Task
+from tests import records
 from tests.chat_server import ChatServer, Reply, said
 
 KEY = "sk-very-secret-0123456789"
@@ -36,13 +38,8 @@ def judge(tmp_path):
 
 
 def episode(kind=EpisodeKind.SOLVE):
-    turn = Turn(
-        new_ids=(1,), extends=False, action_ids=(2,), behaviour_logprobs=(0.0,), stop=StopReason.STOP, policy_version=0,
-        prompt_digest=0, observation="a lever", response=HOSTILE,
-    )  # fmt: skip
-    return Episode(
-        kind=kind, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=1.0, success=True, feedback="fine"
-    )
+    turn = records.turn(HOSTILE, observation="a lever")
+    return records.episode(kind=kind, turns=(turn,), success=True, feedback="fine")
 
 
 def score(part, one=None):

@@ -6,12 +6,13 @@ from itertools import permutations
 
 import pytest
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.rewards import Pairwise, PairwiseJudge
 from cod_lightning.rewards.pairwise import pairs_of, verdict_of
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task
+from cod_lightning.types import EpisodeKind, StopReason, Task
+from tests import records
 from tests.cases import each
 from tests.chat_server import ChatServer, said
 
@@ -19,14 +20,8 @@ TASK = Task(id="0", seed=1, spec=None)
 
 
 def episode(k, success=True, kind=EpisodeKind.SOLVE, feedback=None):
-    return Episode(
-        kind=kind,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=float(success),
-        success=success,
-        feedback=f"sibling {k}" if feedback is None else feedback,
-    )
+    said = f"sibling {k}" if feedback is None else feedback
+    return records.episode(kind=kind, reward=float(success), success=success, feedback=said)
 
 
 class Table(Pairwise):
@@ -126,13 +121,6 @@ def test_the_noisy_judge_errs_as_often_as_asked(error):
     first = asyncio.run(verdicts(part))
     assert first == asyncio.run(verdicts(again)), "the same of the same question"
     assert (first == asyncio.run(verdicts(other))) == (error == 0)
-
-
-def test_a_judge_without_errors_ranks_siblings_by_success():
-    part = NoisyPairwiseJudge(0.0)
-    assert asked(part, [episode(k, success) for k, success in enumerate((True, False, False, True))]) == pytest.approx(
-        [5 / 6, 1 / 6, 1 / 6, 5 / 6]
-    )
 
 
 @pytest.fixture

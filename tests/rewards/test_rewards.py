@@ -9,50 +9,26 @@ import pytest
 from jsonargparse import ArgumentParser
 from msgspec import structs
 
-from cod_lightning.contexts import HintContext
-from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, Reference, beside
-from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
-from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.rewards import (
-    ContextReward,
-    FormatReward,
-    LengthReward,
-    Reward,
-    WorldReward,
-    rewards_of,
-    scored,
-)
-from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward
+from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.rollout.transcript import dump, load
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Task
 from examples.studies.new_facts import NewFacts
+from tests import records
 from tests.cases import each
+from tests.rewarded import play
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)
-MECHANISM = HintContext()
-_NO_DEADLINES = Deadlines()
 
 
 def turn(num_tokens=3):
-    return Turn(
-        new_ids=(1,),
-        extends=False,
-        action_ids=(2,) * num_tokens,
-        behaviour_logprobs=(0.0,) * num_tokens,
-        stop=StopReason.STOP,
-        policy_version=0,
-        prompt_digest=0,
-    )
+    return records.turn("", (0.0,) * num_tokens)
 
 
 def solved(reward: float | None = 1.0, status=EpisodeStatus.COMPLETED, **more):
-    return Episode(kind=EpisodeKind.SOLVE, position=0, status=status, reward=reward, success=True, **more)
+    return records.episode(status=status, reward=reward, success=True, **more)
 
 
 def score(episode, limit_s=None, **parts):
@@ -87,16 +63,6 @@ def raising(error):
         raise error
 
     return Does(work)
-
-
-def play(deadlines=_NO_DEADLINES, num_packs=3, **parts):
-    world = Levers()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), MECHANISM)
-    assert isinstance(sampler.engine, ScriptedEngine)
-    sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines})
-    setting = Setting(env=world, mechanism=MECHANISM, sampler=sampler, rewards=rewards_of(parts))
-    return run_groups(packs, 2, setting)
 
 
 def test_without_further_parts_an_episode_stays_the_very_same():
@@ -214,14 +180,6 @@ def test_the_update_sees_the_whole_reward():
     plain, more = play()[0].lifecycles[0], play(bonus=Does(lambda: 0.125))[0].lifecycles[0]
     assert more.solves[0].reward == plain.solves[0].reward + 0.125
     assert "0.125" in more.updates[0].turns[0].observation or "1.125" in more.updates[0].turns[0].observation
-
-
-def test_parts_survive_transcripts():
-    groups = play(bonus=Does(lambda: 0.5))
-    lines = [line for group in groups for line in dump(group)]
-    read = [life for group in load(lines) for life in group.lifecycles]
-    assert [life.episodes for life in read] == [life.episodes for group in groups for life in group.lifecycles]
-    assert '"parts":{"world":' in lines[0]
 
 
 def test_parts_are_logged_by_position_only_where_there_are_some():

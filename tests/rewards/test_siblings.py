@@ -9,27 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.checks import check_siblings
-from cod_lightning.envs.base import Players, Reference, beside
-from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.methods.propose import ProposeAndSolve
-from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward, rewards_of
+from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward
+from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults
-from cod_lightning.types import Episode, EpisodeKind, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, Task
+from tests import rewarded
 from tests.cases import each
+from tests.rewarded import NUM_TASKS
 
 TASK = Task(id="0", seed=1, spec=None)
-NUM_SIBLINGS, NUM_TASKS = 4, 3
+NUM_SIBLINGS = 4
 BOTH = frozenset(EpisodeKind)
 
 
@@ -55,14 +52,8 @@ def raising(error):
     return work
 
 
-def play(deadlines=None, num_siblings=NUM_SIBLINGS, num_packs=2, program=ConnectTheDots(), **parts):  # noqa: B008
-    world = Levers()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=NUM_TASKS) for i in range(num_packs)]
-    mechanism = HintContext()
-    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
-    sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines or Deadlines()})
-    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards_of(parts), program=program)
-    return run_groups(packs, num_siblings, setting)
+def play(deadlines=None, **more):
+    return rewarded.play(deadlines, **{"num_siblings": NUM_SIBLINGS, "num_packs": 2} | more)
 
 
 def places(groups):

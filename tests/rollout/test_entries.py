@@ -29,6 +29,7 @@ from cod_lightning.rollout.entries import entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.cases import each
 from tests.methods.test_episodes import solved
+from tests.records import episode
 
 TOKENS = byte_chat()
 ALL = (
@@ -44,9 +45,9 @@ def played(context: Any, state: Any, task: str, reward: float, *responses: str) 
     for response in responses:
         found = beside(context, InTask).on_turn(state, response, TOKENS)
         state = state if found is None else found.state
-    episode = solved(task, reward=reward, feedback=f"end of {task}")
-    after = context.feedback(state, episode)
-    return after, events_of(context, structs.replace(episode, state_before=before, state_after=after))
+    ended = solved(task, reward=reward, feedback=f"end of {task}")
+    after = context.feedback(state, ended)
+    return after, events_of(context, structs.replace(ended, state_before=before, state_after=after))
 
 
 def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[str, ...]]]:
@@ -55,10 +56,8 @@ def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[st
     next(dialogue)
     with pytest.raises(StopIteration) as ended:
         dialogue.send(Answer(response=answer, cut_off=False))
-    update = Episode(
-        kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.COMPLETED, reward=0.0, state_before=state,
-        state_after=ended.value.value.state,
-    )  # fmt: skip
+    after = ended.value.value.state
+    update = episode(kind=EpisodeKind.UPDATE, reward=0.0, state_before=state, state_after=after)
     return update.state_after, events_of(context, update)
 
 

@@ -69,16 +69,6 @@ def test_turns_before_the_deadline_are_kept():
     assert len(group.lifecycles[0].episodes[0].turns) == 2
 
 
-class Slow(FunctionEngine):
-    async def generate(self, request):
-        await asyncio.sleep(0.05)
-        return await super().generate(request)
-
-
-def test_without_deadlines_nobody_is_in_a_hurry():
-    assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
-
-
 # What a completion may be, bound by bound: test_completions.py.
 GARBAGE = {
     "no tokens": {"action_ids": (), "behaviour_logprobs": ()},
@@ -174,9 +164,9 @@ def mixed_group():
 
 
 def test_each_fault_is_counted_once_under_its_name():
-    stats = RolloutStats.of([mixed_group()], 1.0, 0)
-    assert stats.faults == {"BadCompletion": 1, "EngineFailure": 1}
-    assert (stats.num_failed, stats.num_lifecycles, stats.num_lost_groups) == (2, 4, 0)
+    counts = RolloutStats.of([mixed_group()], 1.0, 0).counts
+    assert (counts["faults/BadCompletion"], counts["faults/EngineFailure"], counts["rollout/num_failed"]) == (1, 1, 2)
+    assert counts["rollout/num_lost_groups"] == 0
 
 
 def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
@@ -198,5 +188,5 @@ def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
 def test_a_group_of_fewer_than_two_survivors_is_counted_as_lost():
     group = mixed_group()
     few = structs.replace(group, lifecycles=group.lifecycles[:3])
-    assert RolloutStats.of([few], 1.0, 0).num_lost_groups == 1
+    assert RolloutStats.of([few], 1.0, 0).counts["rollout/num_lost_groups"] == 1
     assert count_faults([few]) == {"BadCompletion": 1, "EngineFailure": 1}

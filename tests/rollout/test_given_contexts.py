@@ -64,10 +64,3 @@ def test_the_noise_is_that_of_the_same_episode_in_an_ordinary_lifecycle() -> Non
     replayed = given([[s.context_before for s in g.lifecycles[0].solves] for g in ordinary], policy=Noisy())
     for one, other in zip(ordinary, replayed, strict=True):
         assert [s.turns for s in one.lifecycles[0].solves] == [s.turns for s in other.lifecycles[0].solves]
-
-
-def test_the_world_that_is_handed_in_stays_untouched() -> None:
-    world = Levers()
-    before = dict(vars(world))
-    given([[""] * 3] * 2, world)
-    assert vars(world) == before

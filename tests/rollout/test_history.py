@@ -142,4 +142,4 @@ def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_c
     see_exact(groups, model, 1e-4)
     of_first = [s for s in segments_of(groups) if s.sibling == 0 and s.episode == 0]
     assert len(of_first) == 3
-    assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 3 * 2 * 2
+    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_rewritten"] == 3 * 2 * 2

@@ -44,20 +44,6 @@ def test_what_an_update_wrote_is_what_the_next_task_reads():
     assert sum("rules w1" in prompt for prompt in prompts) == 2 * 3  # three turns in each later task
 
 
-def test_siblings_share_the_pack_and_not_the_world():
-    group = live(FunctionEngine(lambda _: SAY_W1), num_siblings=3)
-    first = [x.episodes[0].turns[0].observation for x in group.lifecycles]
-    assert len(set(first)) == 1
-    assert [x.episodes[0].reward for x in group.lifecycles] == [1.0, 1.0, 1.0]
-
-
-def test_a_prompt_is_the_previous_ids_plus_new_ids():
-    engine = FunctionEngine(lambda _: SAY_W1)
-    live(engine, num_tasks=1)
-    for shorter, longer in zip(engine.prompts, engine.prompts[1:], strict=False):
-        assert longer[: len(shorter) + len(SAY_W1)] == shorter + SAY_W1
-
-
 def test_an_episode_of_three_turns_is_one_row_in_which_exactly_the_actions_are_masked():
     group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=1)
     (row,) = segments_of([group])
@@ -127,12 +113,6 @@ def test_the_monitor_hears_of_every_episode():
     assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle"]
 
 
-@each("num_tasks", [1, 5])
-def test_packs_of_any_length_run(num_tasks):
-    group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=num_tasks)
-    assert len(group.lifecycles[0].episodes) == 2 * num_tasks - 1
-
-
 @each("method", ["step", "close"])
 def test_worlds_that_wait_for_something_outside_wait_at_the_same_time(method):
     together, inside = threading.Event(), []
@@ -191,12 +171,6 @@ def test_a_reward_below_or_above_the_range_or_no_number_is_a_failure_of_the_worl
     (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
     assert life.episodes[0].fault == "EnvironmentFailure"
     assert life.episodes[0].reward is None
-
-
-@each("reward", [0.0, 1.0])
-def test_a_reward_at_either_end_of_the_range_is_one(reward):
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), ScriptedWorld(reward)).lifecycles
-    assert not life.failed
 
 
 class OpenVocabularyVocabulary(Vocabulary):

@@ -22,9 +22,9 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus, Split
+from examples.studies.robustness.program_faults import expected
+from examples.studies.robustness.program_faults import play as play_faults
 from tests.agent_programs import HEAD, TWO_TURNS, program, tasks_file
-from tests.program_faults import expected
-from tests.program_faults import play as play_faults
 from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine
 
@@ -124,7 +124,7 @@ answer("w0")
 """)
     groups, _ = played(tmp_path, source)
     assert [turn.extends for turn in first(groups).turns] == [False, False]
-    assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 4
+    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_rewritten"] == 4
     assert len([row for row in segments_of(groups) if row.episode == 0]) == 4
 
 

@@ -7,9 +7,10 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.rollout.player import Player
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+from cod_lightning.types import Message, Role
 from tests.asked import answered, opened, shown
 from tests.cases import each
+from tests.records import episode
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 
@@ -31,10 +32,7 @@ class Recorder(TextPolicy):
 
 
 def update(context: HintContext) -> tuple[Message, ...]:
-    episode = Episode(
-        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 1=up"
-    )
-    return opened(context, "lake", episode)
+    return opened(context, "lake", episode(feedback="goal 1=up"))
 
 
 def solve(context: HintContext) -> tuple[Message, ...]:

@@ -107,7 +107,7 @@ def test_rows_of_one_episode_share_its_credit_key_and_the_cut_is_counted():
     segments = segments_of(groups)
     first = [s for s in segments if (s.pack_id, s.sibling, s.episode) == (groups[0].pack.id, 0, 0)]
     assert len(first) == 2
-    assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 2 * 2 * 2
+    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_rewritten"] == 2 * 2 * 2
     table = credit_table(groups)
     batch = collate(segments, table, {group.pack.id: g for g, group in enumerate(groups)}, pad_id=0)
     of_first = [row for row, s in zip(batch.place.tolist(), segments, strict=True) if s in first]

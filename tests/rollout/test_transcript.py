@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cod_lightning.errors import DataError
-from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load, read, write
 from cod_lightning.types import (
     Attempt,
@@ -30,7 +29,7 @@ from cod_lightning.types import (
     Turn,
 )
 from tests.cases import each
-from tests.records import group, lifecycle, pack
+from tests.records import group, pack
 
 texts = st.text(max_size=20)
 ids = st.lists(st.integers(0, 200_000), max_size=6).map(tuple)
@@ -203,10 +202,3 @@ def test_damage_is_named_with_file_and_line(tmp_path: Path, damage: Callable[[st
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         read(tmp_path / "nowhere.jsonl")
-
-
-def test_stats_count_tokens_lifecycles_and_failures() -> None:
-    one = Group(pack=pack("p", 2), lifecycles=(lifecycle("p", (True, True)), lifecycle("p", (True, None), sibling=1)))
-    stats = RolloutStats.of([one], 2.0, 0)
-    assert (stats.num_lifecycles, stats.num_failed, stats.seconds, stats.token_drift) == (2, 1, 2.0, 0)
-    assert (stats.num_generated_tokens, stats.num_prompt_tokens) == (6 * 2, 6 * 3)

@@ -12,7 +12,7 @@ import lightning as L
 import pytest
 import torch
 
-from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.throughput import Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.engines.transformers import TransformersEngine
@@ -81,7 +81,7 @@ def fit(tmp_path, data, *, more=(), limits=None, **module):
     grpo, recorder = GRPOModule(small_policy(), **({"lr": 1e-2} | module)), Recorder()
     data.runner.follow(recorder)
     trainer = quiet_trainer(
-        tmp_path, *more, Throughput(), WeightSync(), Staleness(), recorder, **({"max_epochs": 2} | (limits or {}))
+        tmp_path, *more, Throughput(), WeightSync(), recorder, **({"max_epochs": 2} | (limits or {}))
     )
     recorder.trainer = trainer
     trainer.fit(grpo, data)

@@ -3,15 +3,14 @@
 import copy
 import math
 
-import lightning as L
 import pytest
 import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.objective.batch import Batch
 from cod_lightning.training.critics import CriticAtWork, ValueHead
 from tests.cases import each
-from tests.small_fit import small_fit
+from tests.credit_tables import made_batch
+from tests.small_fit import Updates, small_fit
 
 
 @each("gae_lambda", [0.0, 0.7, 1.0])
@@ -67,44 +66,20 @@ def rows():
     mask = torch.rand(4, 7, generator=torch.Generator().manual_seed(2)) < 0.6
     mask[:, 3] = True
     index = torch.arange(4)
-    batch = Batch(
-        token_ids=index[:, None].expand(4, 7).clone(),
-        action_mask=mask,
-        behaviour_logprobs=torch.zeros(4, 7),
-        lengths=torch.tensor([7, 7, 7, 7]),
-        policy_version=torch.ones(4),
-        advantages=torch.tensor([9.0, 9.0, 0.25, 9.0]),
-        returns=torch.tensor([1.0, -1.0, math.nan, 0.5]),
-        episode=index,
-        siblings=index,
-        kinds=torch.zeros(4).long(),
-        place=torch.zeros(4, 3).long(),
-        is_attempt=torch.zeros(4).bool(),
-        is_replayed=torch.zeros(4).bool(),
-    )
+    known = {"advantages": torch.tensor([9.0, 9.0, 0.25, 9.0]), "returns": torch.tensor([1.0, -1.0, math.nan, 0.5])}
+    batch = made_batch(torch.zeros(4, 3).long(), mask, token_ids=index[:, None].expand(4, 7).clone(), **known)
     states = torch.randn(4, 7, 8, generator=torch.Generator().manual_seed(1)) * 0.1
     states[index, :, index] += 2.0
     at_work = CriticAtWork(ValueHead(lr=0.05), 8, torch.device("cpu"), seed=1)
     return batch, lambda part: states[part.token_ids[:, 0]], batch.returns.isfinite(), at_work
 
 
-class Updates(L.Callback):
-    """Their batches and figures."""
-
-    def __init__(self):
-        self.batches, self.figures = [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.figures.append({name: float(value) for name, value in trainer.callback_metrics.items()})
-
-
 def test_a_single_lifecycle_of_each_pack_trains_on_what_its_tokens_were_worth(tmp_path):
     updates = Updates()
     small_fit(tmp_path, WeightSync(), updates, module={"critic": ValueHead(lr=0.1)}, group_size=1, rollouts_per_epoch=4)
-    assert all(figures["train/gradient_norm"] > 0 for figures in updates.figures)
+    assert all(figures["train/gradient_norm"] > 0 for figures in updates.values)
     assert all(batch.known.equal(batch.action_mask) for batch in updates.batches)
     last = updates.batches[-1]
     spread = [row[mask].unique() for row, mask in zip(last.token_advantages, last.action_mask, strict=True)]
     assert any(len(values) > 1 for values in spread), "tokens of a row have values of their own"
-    assert updates.figures[0]["train/value_error"] != updates.figures[-1]["train/value_error"]
+    assert updates.values[0]["train/value_error"] != updates.values[-1]["train/value_error"]

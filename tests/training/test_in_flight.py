@@ -5,7 +5,7 @@ import time
 import lightning as L
 import pytest
 
-from cod_lightning.callbacks.throughput import Staleness, Throughput
+from cod_lightning.callbacks.throughput import Throughput
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
@@ -46,7 +46,7 @@ def made(server, world=None, **more):
 def fit(folder, data, *, more=(), **trainer):
     L.seed_everything(3, verbose=False)
     rows = Updates("")
-    callbacks = (*more, Throughput(), WeightSync(self_test=None), Staleness(), rows)
+    callbacks = (*more, Throughput(), WeightSync(self_test=None), rows)
     quiet_trainer(folder, *callbacks, **{"max_epochs": 2} | trainer).fit(GRPOModule(small_policy(), lr=1e-2), data)
     return rows.values
 

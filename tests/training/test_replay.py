@@ -33,7 +33,8 @@ from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
+from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
@@ -54,27 +55,16 @@ def played(number, version):
     def turn(k, n, i):
         rng = random.Random(f"{number} {k} {n} {i}")
         num_actions = rng.randint(1, 3)
-        return Turn(
+        return records.turn(
             new_ids=(1,) * rng.randint(1, 4),
-            extends=False,
             action_ids=tuple(rng.randint(2, 90) for _ in range(num_actions)),
-            behaviour_logprobs=tuple(-rng.random() for _ in range(num_actions)),
-            stop=StopReason.STOP,
+            logprobs=tuple(-rng.random() for _ in range(num_actions)),
             policy_version=version,
-            prompt_digest=0,
         )
 
     def life(k):
-        episodes = tuple(
-            Episode(
-                kind=EpisodeKind.SOLVE,
-                position=n,
-                status=EpisodeStatus.COMPLETED,
-                turns=tuple(turn(k, n, i) for i in range(2 - n)),
-                reward=reward(number, k, n),
-            )
-            for n in range(TASKS)
-        )
+        turns = [tuple(turn(k, n, i) for i in range(2 - n)) for n in range(TASKS)]
+        episodes = tuple(records.episode(position=n, turns=turns[n], reward=reward(number, k, n)) for n in range(TASKS))
         return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=episodes)
 
     return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
@@ -271,10 +261,7 @@ def same(one, other):
     return one == other
 
 
-@each(
-    "make",
-    [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay],
-)
+@each("make", [Everything], slow=[lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay])
 def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
     def act(_):
         story = Story(make(), packs=8, updates=2)

@@ -16,22 +16,18 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
-    Episode,
-    EpisodeKind,
-    EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
-    Turn,
 )
+from tests import records
 from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
@@ -49,18 +45,9 @@ def played(of):
     number = of.world_seed
 
     def life(k):
-        turn = Turn(
-            new_ids=(1,) * (1 + number % 3),
-            extends=False,
-            action_ids=(number,),
-            behaviour_logprobs=(-0.5,),
-            stop=StopReason.STOP,
-            policy_version=1,
-            prompt_digest=0,
-        )
-        solve = Episode(
-            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(number)
-        )
+        new_ids = (1,) * (1 + number % 3)
+        turn = records.turn(new_ids=new_ids, action_ids=(number,), logprobs=(-0.5,), policy_version=1)
+        solve = records.episode(turns=(turn,), reward=float(number))
         return Lifecycle(pack_id=of.id, sibling=k, episodes=(solve,))
 
     return Group(pack=of, lifecycles=tuple(map(life, range(SIBLINGS))))
@@ -326,17 +313,6 @@ def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
     updates(story.stream)
     assert story.rounds == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
     assert story.stream.num_packs == 10
-
-
-def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
-    class Noting(RolloutObserver):
-        def update_begins(self, *, new_rollout, ends_epoch):
-            seen.append((new_rollout, ends_epoch))
-
-    story, seen = Story(packs=4, updates=2), []
-    story.rollouts.runner.follow(Noting())
-    updates(story.stream)
-    assert seen == [(True, False), (False, False), (True, True), (False, True)]
 
 
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():

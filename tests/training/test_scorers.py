@@ -17,7 +17,6 @@ import torch
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.terms import KL, TermInputs
 from cod_lightning.training.scorers import (
     CheckpointScorer,
@@ -28,6 +27,7 @@ from cod_lightning.training.scorers import (
 )
 from cod_lightning.training.vllm_scorer import VLLMScorer
 from tests.cases import each
+from tests.credit_tables import made_batch
 from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -77,21 +77,8 @@ def rows():
     lengths = torch.tensor(LENGTHS)
     inside = torch.arange(width) < lengths[:, None]
     mask = inside & (torch.arange(width) > torch.tensor([0, 0, 2, 1])[:, None])
-    zeros = torch.zeros(4, dtype=torch.long)
-    return Batch(
-        token_ids=torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0),
-        action_mask=mask,
-        behaviour_logprobs=torch.zeros(4, width),
-        place=torch.tensor([(g, 0, 0) for g in range(4)]),
-        is_attempt=torch.zeros(4, dtype=torch.bool),
-        policy_version=torch.zeros(4, dtype=torch.long),
-        lengths=lengths,
-        advantages=torch.zeros(4),
-        episode=torch.arange(4),
-        siblings=torch.arange(4),
-        kinds=zeros,
-        is_replayed=zeros.bool(),
-    )
+    ids = torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0)
+    return made_batch(torch.tensor([(g, 0, 0) for g in range(4)]), mask, token_ids=ids, lengths=lengths)
 
 
 def scorer(server, **kwargs):

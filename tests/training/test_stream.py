@@ -14,16 +14,12 @@ from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import (
     Attempt,
     AttemptKind,
-    Episode,
-    EpisodeKind,
-    EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
-    Turn,
 )
+from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table
 
@@ -54,16 +50,8 @@ def each_rank(monkeypatch, number):
 
 
 def solve(g, reward, length):
-    turn = Turn(
-        new_ids=(1,) * length,
-        extends=False,
-        action_ids=(g,),
-        behaviour_logprobs=(-0.5,),
-        stop=StopReason.STOP,
-        policy_version=1,
-        prompt_digest=0,
-    )
-    return Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=reward)
+    turn = records.turn(new_ids=(1,) * length, action_ids=(g,), logprobs=(-0.5,), policy_version=1)
+    return records.episode(turns=(turn,), reward=reward)
 
 
 def group(g):

@@ -1,16 +1,14 @@
 """What goes into an update: rows, denominators, and packs without signal."""
 
-import math
 from dataclasses import replace
 
 import torch
 
 from cod_lightning.methods.covariance import KLCov
-from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.losses import OPMD, REC
 from cod_lightning.training.update import plan_update
 from tests.cases import each
-from tests.credit_tables import plain_credit, stamped
+from tests.credit_tables import made_batch, plain_credit, stamped
 
 G, K, E = 3, 2, 3
 
@@ -22,20 +20,9 @@ def batch(seed=0):
     mask = torch.rand(len(index), 5, generator=rng) < 0.5
     mask[:, 1] = True
     g, k, e = torch.tensor(index).unbind(dim=1)
-    return Batch(
-        token_ids=torch.zeros(len(index), 5, dtype=torch.long),
-        action_mask=mask,
-        behaviour_logprobs=torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0),
-        place=torch.tensor(index),
-        is_attempt=torch.zeros(len(index), dtype=torch.bool),
-        policy_version=torch.zeros(len(index), dtype=torch.long),
-        lengths=torch.full((len(index),), 5),
-        advantages=torch.full((len(index),), math.nan),
-        episode=(g * K + k) * E + e,
-        siblings=g * E + e,
-        kinds=e % 2,
-        is_replayed=torch.zeros(len(index), dtype=torch.bool),
-    )
+    logprobs = torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0)
+    own = {"episode": (g * K + k) * E + e, "siblings": g * E + e, "kinds": e % 2}
+    return made_batch(torch.tensor(index), mask, behaviour_logprobs=logprobs, **own)
 
 
 def advantages():

@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     from cod_lightning.envs.frozen_lake.picture import PicturedLake as PicturedLake
     from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure as FrozenLakeObscure
 
-__getattr__ = lazily(__name__, {"picture": "PicturedLake", "world": "FrozenLakeObscure"})
+__getattr__ = lazily(__name__, __file__)

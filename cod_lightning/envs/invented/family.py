@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule
+from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule
 
 Sizes = tuple[int, ...]
 
@@ -28,11 +28,11 @@ class Family(ABC):
         """A hidden table for these roles."""
 
     @abstractmethod
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         """A task that can be solved."""
 
     @abstractmethod
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         """For each action of the menu, how likely the task is solved from `here` by it, now or in the `left` turns that remain with
         it, as far as these facts tell; `rule` is read for its roles only."""
 

@@ -1,10 +1,10 @@
 """Kinds of domains by name, and the names that domains are made of.
 
-`lookup-4-4` is a family with sizes, `lookup` all sizes that ship, `lookup-4-4+locks-3-4` a conjunction.
+`lookup-4-4` is a family with sizes, `lookup` all sizes that ship.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cod_lightning.envs.invented.family import Family, Sizes
@@ -72,12 +72,12 @@ def expand(kinds: Sequence[str]) -> tuple[str, ...]:
         if kind in FAMILIES:
             found |= dict.fromkeys("-".join([kind, *map(str, sizes)]) for sizes in FAMILIES[kind].sizes)
             continue
-        parts = kind.split("+")
-        if len(parts) > 2 or not all(_ships(part) for part in parts):
+        name, sizes = _read(kind)
+        if name not in FAMILIES or sizes not in FAMILIES[name].sizes:
             raise ConfigError(
                 "data.env.kinds",
                 kind,
-                "families, families with sizes that ship, or two of the latter joined by +",
+                "families, or families with sizes that ship",
                 f"There are {', '.join('-'.join([name, *map(str, f.sizes[0])]) for name, f in FAMILIES.items())} and others.",
             )
         found[kind] = None
@@ -86,14 +86,10 @@ def expand(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def draw(kind: str, words: Sequence[str], rng: random.Random) -> tuple[Rule, ...]:
-    """The rule, or the two rules, of a new domain, with names of its own."""
-    names: Iterator[str] = iter(rng.sample(words, MOST_NAMES))
-    rules: list[Rule] = []
-    for part in kind.split("+"):
-        name, sizes = _read(part)
-        rules.append(redrawn(FAMILIES[name].roles(part, sizes, names), rng))
-    return tuple(rules)
+def draw(kind: str, words: Sequence[str], rng: random.Random) -> Rule:
+    """The rule of a new domain, with names of its own."""
+    names, (name, sizes) = iter(rng.sample(words, MOST_NAMES)), _read(kind)
+    return redrawn(FAMILIES[name].roles(kind, sizes, names), rng)
 
 
 def redrawn(rule: Rule, rng: random.Random) -> Rule:
@@ -101,22 +97,13 @@ def redrawn(rule: Rule, rng: random.Random) -> Rule:
     return replace(rule, table=family_of(rule).table(rule, rng))
 
 
-def most_turns(kinds: Sequence[str]) -> int:
-    """Turns that a task of these kinds may take."""
-    return max(sum(map(_turns, kind.split("+"))) for kind in kinds)
+def turns_of(kind: str) -> int:
+    """Turns that a task of this kind may take."""
+    rule = draw(kind, POOL, random.Random(0))
+    return family_of(rule).task(rule, random.Random(0)).turns
 
 
-def _turns(part: str) -> int:
-    (rule,), family = draw(part, POOL, random.Random(0)), FAMILIES[_read(part)[0]]
-    return family.task(rule, random.Random(0)).turns
-
-
-def _ships(part: str) -> bool:
-    name, sizes = _read(part)
-    return name in FAMILIES and sizes in FAMILIES[name].sizes
-
-
-def _read(part: str) -> tuple[str, Sizes]:
+def _read(kind: str) -> tuple[str, Sizes]:
     """Name of the family, and sizes."""
-    name, *sizes = part.split("-")
+    name, *sizes = kind.split("-")
     return name, tuple(int(size) if size.isascii() and size.isdigit() else 0 for size in sizes)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from cod_lightning.envs.invented.family import Family, Sizes, shuffled, take
-from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule, way
+from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule, way
 
 
 class Moves(Family):
@@ -16,16 +16,16 @@ class Moves(Family):
     turns: int
     """Of a task."""
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         while True:
-            part = Part(rng.choice(rule.states), rng.choice(rule.results), shuffled(rule.actions, rng), self.turns)
-            if part.want != part.start and len(way(rule.facts, rule.states, part, part.start, 2)) >= 1:
-                return part
+            goal = Goal(rng.choice(rule.states), rng.choice(rule.results), shuffled(rule.actions, rng), self.turns)
+            if goal.want != goal.start and len(way(rule.facts, rule.states, goal, goal.start, 2)) >= 1:
+                return goal
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         tried = {action: result for state, result, action in facts if state == here and result in rule.results}
         guess = 1 / (1 + len(rule.results))
-        return {a: guess if a not in tried else float(tried[a] == part.want) for a in part.menu}
+        return {a: guess if a not in tried else float(tried[a] == goal.want) for a in goal.menu}
 
 
 class Graph(Moves):

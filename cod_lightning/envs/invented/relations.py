@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import combinations, permutations
 
 from cod_lightning.envs.invented.family import Family, Sizes, shuffled, spread, still_there, take
-from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule
+from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule
 
 
 class Pairs(Family):
@@ -21,7 +21,7 @@ class Pairs(Family):
         """The table of a relation that does not care for order."""
         return tuple((a, b, results[frozenset((a, b))], a) for a in things for b in things if a != b)
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         """One turn to choose, of two or three, the only action with the first result."""
         right, wrong = (
             {s: [a for a in rule.actions if a != s and rule.effects[s, a][0] == result] for s in rule.states}
@@ -29,7 +29,7 @@ class Pairs(Family):
         )
         here = rng.choice([state for state in rule.states if right[state] and wrong[state]])
         menu = [rng.choice(right[here]), *rng.sample(wrong[here], min(2, len(wrong[here])))]
-        return Part(here, rule.results[0], shuffled(menu, rng), 1)
+        return Goal(here, rule.results[0], shuffled(menu, rng), 1)
 
     @staticmethod
     def known(facts: Sequence[Fact]) -> dict[frozenset[str], str]:
@@ -47,19 +47,19 @@ class Composition(Pairs):
         pairs = list(map(frozenset, combinations(rule.states, 2)))
         return self.both_ways(dict(zip(pairs, spread(rule.results, len(pairs), rng), strict=True)), rule.states)
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         here = rng.choice(rule.states)
         menu = tuple(a for a in rule.actions if a != here)
         made = [rule.effects[here, a][0] for a in menu]
         want = rng.choice([result for result in rule.results if result in made])
-        return Part(here, want, shuffled(menu, rng), 2 if len(menu) > 3 else 1)
+        return Goal(here, want, shuffled(menu, rng), 2 if len(menu) > 3 else 1)
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         known = self.known(facts)
         pairs = len(rule.states) * (len(rule.states) - 1) // 2
-        there = still_there(rule, pairs, list(known.values()))[part.want] / max(1, pairs - len(known))
-        of = {a: known.get(frozenset((here, a))) for a in part.menu}
-        return {a: there if given is None else float(given == part.want) for a, given in of.items()}
+        there = still_there(rule, pairs, list(known.values()))[goal.want] / max(1, pairs - len(known))
+        of = {a: known.get(frozenset((here, a))) for a in goal.menu}
+        return {a: there if given is None else float(given == goal.want) for a, given in of.items()}
 
 
 class Forbidden(Pairs):
@@ -80,9 +80,9 @@ class Forbidden(Pairs):
             if any(len({row[2] for row in rows if row[0] == state}) == 2 for state in rule.states):
                 return rows
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         known = self.known(facts)
-        of = {a: known.get(frozenset((here, a))) for a in part.menu}
+        of = {a: known.get(frozenset((here, a))) for a in goal.menu}
         if rule.results[0] in of.values():
             return {a: float(given == rule.results[0]) for a, given in of.items()}
         open_ = sum(given is None for given in of.values())
@@ -102,13 +102,13 @@ class HiddenOrder(Pairs):
             (a, b, above if rank[b] > rank[a] else below, a) for a in rule.states for b in rule.states if a != b
         )
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         """Of all orders that the facts and the menu leave, the share in which it lies above."""
         places = {thing: i for i, thing in enumerate(rule.states)}
         pairs = [(s, a, r) for s, r, a in facts if s in places and a in places and r in rule.results]
         ups = frozenset((places[s], places[a]) if r == rule.results[0] else (places[a], places[s]) for s, a, r in pairs)
-        shares = _above(len(places), ups, places[here], tuple(places[a] for a in part.menu))
-        return dict(zip(part.menu, shares, strict=True))
+        shares = _above(len(places), ups, places[here], tuple(places[a] for a in goal.menu))
+        return dict(zip(goal.menu, shares, strict=True))
 
 
 @lru_cache(maxsize=20_000)

@@ -25,7 +25,7 @@ class Rule(Unchanging):
     actions: tuple[str, ...]
     """Their order is shown, and means something in some families."""
     results: tuple[str, ...]
-    """Those that a task can ask for first."""
+    """Those that a task can ask for."""
     ends: tuple[str, ...] = ()
     """Results that lose a task at once."""
     table: tuple[Row, ...] = ()
@@ -48,8 +48,8 @@ class Rule(Unchanging):
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Unchanging):
-    """What a task asks of one rule: a result, from a state, by some of its actions, within so many turns."""
+class Goal(Unchanging):
+    """What a task asks for: a result, from a state, by some of its actions, within so many turns."""
 
     start: str
     want: str
@@ -57,11 +57,11 @@ class Part(Unchanging):
     turns: int
 
 
-def way(facts: Iterable[Fact], states: Collection[str], part: Part, here: str, turns: int) -> list[Fact]:
+def way(facts: Iterable[Fact], states: Collection[str], goal: Goal, here: str, turns: int) -> list[Fact]:
     """The shortest way that these facts know from `here` to the wanted result within the turns; empty if there is none."""
     by_state: dict[str, list[Fact]] = {}
     for fact in facts:
-        if fact[2] in part.menu:
+        if fact[2] in goal.menu:
             by_state.setdefault(fact[0], []).append(fact)
     ways: dict[str, list[Fact]] = {here: []}
     fringe = [here]
@@ -69,7 +69,7 @@ def way(facts: Iterable[Fact], states: Collection[str], part: Part, here: str, t
         beyond: list[str] = []
         for state in fringe:
             for fact in by_state.get(state, ()):
-                if fact[1] == part.want:
+                if fact[1] == goal.want:
                     return [*ways[state], fact]
                 if fact[1] in states and fact[1] not in ways:
                     ways[fact[1]] = [*ways[state], fact]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from cod_lightning.envs.invented.family import Family, Sizes, shuffled, spread, still_there, take
-from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule
+from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule
 
 
 class Lookup(Family):
@@ -22,15 +22,15 @@ class Lookup(Family):
         values = spread(rule.results, len(rule.actions), rng)
         return tuple((here, action, value, here) for action, value in zip(rule.actions, values, strict=True))
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         each = len(rule.actions) // len(rule.results)
-        return Part(rule.states[0], rng.choice(rule.results), shuffled(rule.actions, rng), 2 if each == 1 else 1)
+        return Goal(rule.states[0], rng.choice(rule.results), shuffled(rule.actions, rng), 2 if each == 1 else 1)
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         given = {action: result for _, result, action in facts}
         there = still_there(rule, len(rule.actions), list(given.values()))
         open_ = max(1, len(rule.actions) - len(given))
-        return {a: float(given[a] == part.want) if a in given else there[part.want] / open_ for a in part.menu}
+        return {a: float(given[a] == goal.want) if a in given else there[goal.want] / open_ for a in goal.menu}
 
 
 class Offset(Family):
@@ -49,16 +49,16 @@ class Offset(Family):
         by = rng.randrange(1, len(ring))
         return tuple((here, action, ring[(i + by) % len(ring)], here) for i, action in enumerate(ring))
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         at = rng.randrange(len(rule.actions))
-        return Part(rule.states[0], rng.choice(rule.results), rule.actions[at:] + rule.actions[:at], 1)
+        return Goal(rule.states[0], rng.choice(rule.results), rule.actions[at:] + rule.actions[:at], 1)
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         ring = rule.actions
         by = {(ring.index(result) - ring.index(action)) % len(ring) for _, result, action in facts}
-        goal = ring.index(part.want)
+        place = ring.index(goal.want)
         left_over = by or set(range(1, len(ring)))
-        return {a: float((goal - i) % len(ring) in left_over) / len(left_over) for i, a in enumerate(ring)}
+        return {a: float((place - i) % len(ring) in left_over) / len(left_over) for i, a in enumerate(ring)}
 
 
 class Locks(Family):
@@ -78,16 +78,16 @@ class Locks(Family):
             (lock, key, opens if fits[lock] == key else stays, lock) for lock in rule.states for key in rule.actions
         )
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
-        return Part(rng.choice(rule.states), rule.results[0], shuffled(rule.actions, rng), 2)
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
+        return Goal(rng.choice(rule.states), rule.results[0], shuffled(rule.actions, rng), 2)
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         fits = {state: action for state, result, action in facts if result == rule.results[0]}
         if here in fits:
-            return {a: float(a == fits[here]) for a in part.menu}
+            return {a: float(a == fits[here]) for a in goal.menu}
         out = {action for state, _, action in facts if state == here} | set(fits.values())
-        open_ = [a for a in part.menu if a not in out]
-        return {a: float(a in open_) / max(1, len(open_)) for a in part.menu}
+        open_ = [a for a in goal.menu if a not in out]
+        return {a: float(a in open_) / max(1, len(open_)) for a in goal.menu}
 
 
 class Threshold(Family):
@@ -110,21 +110,21 @@ class Threshold(Family):
                 rows.append((thing, action, right if i == level else low if i < level else high, thing))
         return tuple(rows)
 
-    def task(self, rule: Rule, rng: random.Random) -> Part:
+    def task(self, rule: Rule, rng: random.Random) -> Goal:
         here = rng.choice(rule.states)
         levels = rng.sample(rule.actions, 3)
         if all(rule.effects[here, level][0] != rule.results[0] for level in levels):
             levels[0] = next(a for a in rule.actions if rule.effects[here, a][0] == rule.results[0])
-        return Part(here, rule.results[0], tuple(sorted(levels, key=rule.actions.index)), 1)
+        return Goal(here, rule.results[0], tuple(sorted(levels, key=rule.actions.index)), 1)
 
-    def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
+    def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         right, low, _ = rule.results
         first, last = 0, len(rule.actions) - 1
         for state, result, action in facts:
             if state == here and action in rule.actions:
                 i = rule.actions.index(action)
                 if result == right:
-                    return {a: float(a == action) for a in part.menu}
+                    return {a: float(a == action) for a in goal.menu}
                 first, last = (max(first, i + 1), last) if result == low else (first, min(last, i - 1))
-        open_ = [a for a in part.menu if first <= rule.actions.index(a) <= last]
-        return {a: float(a in open_) / max(1, len(open_)) for a in part.menu}
+        open_ = [a for a in goal.menu if first <= rule.actions.index(a) <= last]
+        return {a: float(a in open_) / max(1, len(open_)) for a in goal.menu}

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.invented.kinds import POOL
-from cod_lightning.envs.invented.rule import Fact, Part
+from cod_lightning.envs.invented.rule import Fact, Goal
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
@@ -23,7 +23,7 @@ class TaskView(NamedTuple):
     want: str
     menu: tuple[str, ...]
     used: int
-    """Turns spent on this part of the task."""
+    """Turns spent."""
 
 
 class InventedWording(Unchanging, WorldWording):
@@ -37,11 +37,11 @@ class InventedWording(Unchanging, WorldWording):
     """Between facts and what follows them."""
 
     @abstractmethod
-    def opening(self, part: Part) -> str:
-        """What is seen before the first turn of a part."""
+    def opening(self, goal: Goal) -> str:
+        """What is seen before the first turn."""
 
     @abstractmethod
-    def later(self, part: Part, here: str, used: int) -> str:
+    def later(self, goal: Goal, here: str, used: int) -> str:
         """What is seen after so many turns."""
 
     @abstractmethod
@@ -105,10 +105,10 @@ class CompactInvented(InventedWording):
     def __init__(self, names: Sequence[str] = POOL) -> None:
         self._names = names
 
-    def opening(self, part: Part) -> str:
-        return f"{' '.join(f'use {action}' for action in part.menu)} want {part.want} at {part.start}"
+    def opening(self, goal: Goal) -> str:
+        return f"{' '.join(f'use {action}' for action in goal.menu)} want {goal.want} at {goal.start}"
 
-    def later(self, part: Part, here: str, used: int) -> str:
+    def later(self, goal: Goal, here: str, used: int) -> str:
         return f"at {here}"
 
     def facts(self, facts: Iterable[Fact]) -> str:
@@ -173,12 +173,12 @@ class NaturalInvented(InventedWording):
         "late": "You have no choices left, and what you wanted did not come.",
     }
 
-    def opening(self, part: Part) -> str:
-        return self.later(part, part.start, 0)
+    def opening(self, goal: Goal) -> str:
+        return self.later(goal, goal.start, 0)
 
-    def later(self, part: Part, here: str, used: int) -> str:
+    def later(self, goal: Goal, here: str, used: int) -> str:
         return (
-            f"Choice {used + 1} of {part.turns}. You are at {here}. You want {part.want}. On offer: {', '.join(part.menu)}. "
+            f"Choice {used + 1} of {goal.turns}. You are at {here}. You want {goal.want}. On offer: {', '.join(goal.menu)}. "
             "What do you use?"
         )
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped, Variants
@@ -14,29 +14,26 @@ from cod_lightning.envs.invented.kinds import (
     draw,
     expand,
     family_of,
-    most_turns,
     names_of,
     redrawn,
+    turns_of,
 )
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
-from cod_lightning.envs.invented.rule import Fact, Part, Rule, way
+from cod_lightning.envs.invented.rule import Fact, Goal, Rule, way
 from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
-
-_MOST_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventedTask(Unchanging):
-    """What is asked of each rule of the domain, one after the other."""
+    """The rule of the domain, and what is asked."""
 
-    rules: tuple[Rule, ...]
-    parts: tuple[Part, ...]
+    rule: Rule
+    goal: Goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +64,15 @@ class InventedRules(TaskRules["Invented"]):
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other tables of the same names from task `at` on; a task that they leave without a solution is drawn anew."""
-        old = self.env._spec(pack.tasks[0]).rules
+        rule = old = self.env._spec(pack.tasks[0]).rule
         rng = random.Random(derive_seed("invented change", pack.id, seed))
-        rules = old
-        while rules[0].table == old[0].table:
-            rules = tuple(redrawn(rule, rng) for rule in old)
+        while rule.table == old.table:
+            rule = redrawn(old, rng)
         specs: list[InventedTask] = []
         for task in pack.tasks[at:]:
-            again = self.env._parts(rules, derive_seed("invented change", task.seed, seed))
-            kept = (
-                part if way(rule.facts, rule.states, part, part.start, part.turns) else other
-                for rule, part, other in zip(rules, self.env._spec(task).parts, again, strict=True)
-            )
-            specs.append(InventedTask(rules=rules, parts=tuple(kept)))
+            kept = replace(self.env._spec(task), rule=rule)
+            solved = way(rule.facts, rule.states, kept.goal, kept.goal.start, kept.goal.turns)
+            specs.append(kept if solved else _task(rule, derive_seed("invented change", task.seed, seed)))
         return self.env._with_specs(pack, at, specs)
 
 
@@ -88,25 +81,22 @@ class InventedPlayers(TaskPlayers["Invented"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
         first = self.env._spec(pack.tasks[0])
-        turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
         needed: dict[Fact, None] = {}
         for task in pack.tasks if teaches else ():
             spec = self.env._spec(task)
-            for rule, part in zip(spec.rules, spec.parts, strict=True):
-                needed |= dict.fromkeys(way(rule.facts, rule.states, part, part.start, part.turns))
-        play = InventedPlay(self.env.wording, turns, infers=not teaches, needed=tuple(needed))
-        return play, tuple(fact for rule in first.rules for fact in rule.facts)
+            needed |= dict.fromkeys(way(spec.rule.facts, spec.rule.states, spec.goal, spec.goal.start, spec.goal.turns))
+        play = InventedPlay(self.env.wording, first.rule, first.goal.turns, infers=not teaches, needed=tuple(needed))
+        return play, first.rule.facts
 
 
 class Invented(TaskWorld[InventedTask]):
     """Get the wanted result by names whose meaning is hidden.
 
-    A world is a kind of domain with its names and its hidden table, and belongs to one split. With two rules (a conjunction) a task
-    asks for a result of the first, then for one of the second.
+    A world is a kind of domain with its names and its hidden table, and belongs to one split.
 
     Args:
-        kinds: What domains there are: a family, such as `lookup`, for all its sizes; one with sizes, such as `lookup-4-4`; or two
-            with sizes joined by `+`. Each is drawn equally often.
+        kinds: What domains there are: a family, such as `lookup`, for all its sizes, or one with sizes, such as `lookup-4-4`. Each
+            is drawn equally often.
         words: Names that are drawn from: the 1,792 for training (seen), those held out (unseen), or both (all).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
@@ -131,7 +121,7 @@ class Invented(TaskWorld[InventedTask]):
         self.teacher = teacher
         self._choices = _Choices(expand(kinds), words, protocol, held_out, names_of(words, held_out))
         self.wording = NaturalInvented() if protocol == "natural" else CompactInvented(names_of("all", held_out))
-        self.max_turns = most_turns(self._choices.kinds)
+        self.max_turns = max(map(turns_of, self._choices.kinds))
         self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
         self._start(self._drawn(0))
 
@@ -141,35 +131,25 @@ class Invented(TaskWorld[InventedTask]):
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
-        for _ in range(_MOST_DRAWS):
-            rules = self._rules(rng)
-            if split_of_text(" | ".join(" ".join(row) for rule in rules for row in rule.table)) is split:
+        while True:
+            rule = self._rule(rng)
+            if split_of_text(" | ".join(map(" ".join, rule.table))) is split:
                 break
-        else:
-            remedy = f"None was found in {_MOST_DRAWS} draws."
-            raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
         world_seed = rng.getrandbits(62)
-        specs = [
-            InventedTask(rules=rules, parts=self._parts(rules, derive_seed(world_seed, n))) for n in range(num_tasks)
-        ]
+        specs = [_task(rule, derive_seed(world_seed, n)) for n in range(num_tasks)]
         return self._pack(split, index, seed, world_seed, specs)
 
-    def _rules(self, rng: random.Random) -> tuple[Rule, ...]:
+    def _rule(self, rng: random.Random) -> Rule:
         return draw(rng.choice(self._choices.kinds), self._choices.names, rng)
-
-    def _parts(self, rules: tuple[Rule, ...], seed: int) -> tuple[Part, ...]:
-        rng = random.Random(seed)
-        return tuple(family_of(rule).task(rule, rng) for rule in rules)
 
     def _drawn(self, seed: int) -> InventedTask:
         rng = random.Random(seed)
-        rules = self._rules(rng)
-        return InventedTask(rules=rules, parts=self._parts(rules, rng.getrandbits(62)))
+        return _task(self._rule(rng), rng.getrandbits(62))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
-        rule, part = self._task.rules[self._at], self._task.parts[self._at]
-        name, complaint = self.wording.action_of(action, part.menu)
+        rule, goal = self._task.rule, self._task.goal
+        name, complaint = self.wording.action_of(action, goal.menu)
         if not name:
             return self._end("malformed", complaint)
         facts = rule.shown(self._here, name)
@@ -177,27 +157,26 @@ class Invented(TaskWorld[InventedTask]):
         if not self.wording.foreseen(action, facts):
             self._seen += facts
         self._used += 1
-        if result == part.want:
-            if self._at == len(self._task.parts) - 1:
-                return self._end("win")
-            self._at, self._used = self._at + 1, 0
-            part = self._task.parts[self._at]
-            self._here = part.start
-            return self.wording.joined(facts, self.wording.opening(part)), 0.0, False, False, {}
+        if result == goal.want:
+            return self._end("win")
         if result in rule.ends:
             return self._end("lost")
-        if self._used == part.turns:
+        if self._used == goal.turns:
             return self._end("late")
-        later = self.wording.later(part, self._here, self._used)
+        later = self.wording.later(goal, self._here, self._used)
         return self.wording.joined(facts, later), 0.0, False, False, {}
 
     def _start(self, task: InventedTask) -> None:
-        self._task, self._outcome, self._at, self._used = task, "", 0, 0
-        self._here, self._seen = task.parts[0].start, ()
+        self._task, self._outcome, self._used = task, "", 0
+        self._here, self._seen = task.goal.start, ()
 
     def _observed(self) -> str:
-        return self.wording.opening(self._task.parts[0])
+        return self.wording.opening(self._task.goal)
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         return self._ended(self.wording.feedback(outcome, self._seen, complaint), float(outcome == "win"))
+
+
+def _task(rule: Rule, seed: int) -> InventedTask:
+    return InventedTask(rule=rule, goal=family_of(rule).task(rule, random.Random(seed)))

@@ -107,12 +107,23 @@ class Clinics:
             priority=tuple(rng.sample(self.items, self.num_items)),
         )
 
-    def conditions_of(self, split: Split) -> tuple[str, ...]:
-        """Whole diagnoses of one split: a fifth each for validation and test, at least one."""
-        ranked = sorted(self.conditions, key=lambda name: derive_seed("learn2ask diagnosis", name))
-        share = max(1, round(self.num_conditions / 5))
-        parts = {Split.TEST: ranked[:share], Split.VALIDATION: ranked[share : 2 * share]}
-        return tuple(parts.get(split, ranked[2 * share :]))
+    def patients(self, split: Split, world_seed: int, num_tasks: int) -> list[ClinicTask]:
+        """N patients of the split in one clinic; each depends on the clinic and its own number only."""
+        required = self.draw_protocol(random.Random(derive_seed("learn2ask clinic", world_seed)))
+        drawn: list[ClinicTask] = []
+        for n in range(num_tasks):
+            rng = random.Random(derive_seed("learn2ask patient", world_seed, n))
+            while True:
+                task = self.draw_patient(rng, required, rng.choice(self.conditions))
+                if split_of_patient(task) is split:
+                    break
+            drawn.append(task)
+        return drawn
+
+    def any_patient(self, rng: random.Random) -> ClinicTask:
+        """Of any clinic and split."""
+        condition = rng.choice(self.conditions)
+        return self.draw_patient(rng, self.draw_protocol(rng), condition)
 
     def weights(self, mentioned: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
         """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
+from cod_lightning.clients.answer import ChatAnswer
+from cod_lightning.clients.chat import ChatClient
+from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
 from cod_lightning.envs.learn2ask.judge import Dialogue, Judge, JudgeVerdict
 from cod_lightning.errors import EnvironmentFailure

@@ -1,6 +1,6 @@
 """The clinic and prepared dialogues in sentences, for language models."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of
@@ -136,7 +136,7 @@ class NaturalRecords(Sentences):
 
     form: str = "tagged"  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def rules(self) -> str:
+    def rules(self, task: RecordTask) -> str:
         """Whose side is taken and how to answer."""
         return (
             "You help at a pharmacy and talk to a patient until enough is known to suggest a medication.\n\n"
@@ -163,8 +163,3 @@ def shown(turns: Iterable[tuple[str, str]]) -> str:
     """A dialogue, line by line, and what is asked."""
     lines = [f"{'Patient' if role == 'user' else 'Assistant'}: {text}" for role, text in turns]
     return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
-
-
-def patient_lines(observation: str) -> Sequence[str]:
-    """What the patient of a prepared dialogue has said."""
-    return [line for line in observation.splitlines() if line.startswith("Patient: ")]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import random
 import string
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class Records(Unchanging):
         digest: str,
         refused: tuple[str, ...],
     ) -> None:
-        self.digest, self.refused = digest, refused
+        self.split_by, self.digest, self.refused = split_by, digest, refused
         """Of the file's bytes; and why each refused line was refused."""
         self.all = records
         self.by_split: dict[Split, tuple[RecordTask, ...]] = {
@@ -57,6 +58,30 @@ class Records(Unchanging):
             )
             for split in Split
         }
+
+    def draw(self, split: Split, world_seed: int, num_tasks: int) -> list[RecordTask]:
+        """N decision points of the split, none twice until all have been used; a longer list begins with the shorter.
+
+        Raises `ConfigError` where the split has none.
+        """
+        pool = self.by_split[split]
+        if not pool:
+            value = f"a file of {len(self.all)} decision points"
+            expected = f"one with a {self.split_by} that falls to the split {split}"
+            remedy = "Prepare more dialogues, or set data.env.split_by to session."
+            raise ConfigError(_KEY, value, expected, remedy)
+        rng = random.Random(world_seed)
+        chosen: list[RecordTask] = []
+        used: set[int] = set()
+        while len(chosen) < num_tasks:
+            number = rng.randrange(len(pool))
+            while number in used:
+                number = rng.randrange(len(pool)) if 2 * len(used) < len(pool) else (number + 1) % len(pool)
+            chosen.append(pool[number])
+            used.add(number)
+            if len(used) == len(pool):
+                used.clear()
+        return chosen
 
     def letters(self) -> frozenset[str]:
         """Every letter of any dialogue, and those that can be printed."""

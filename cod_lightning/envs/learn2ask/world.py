@@ -6,27 +6,19 @@ points prepared from real dialogues (JasonHaggard/RealMedConv), which share noth
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Vocabulary
-from cod_lightning.envs.checks import check_in
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits
+from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded, revealed
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
-from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import (
-    ClinicPlay,
-    Habits,
-    RandomRecordPolicy,
-    RecordOracle,
-    ScriptedRecordPolicy,
-)
+from cod_lightning.envs.learn2ask.policies import ClinicPlay, RecordOracle
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import BEST, Judged
@@ -35,13 +27,6 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
-
-
-class ClinicVocabulary(Vocabulary["Learn2Ask"]):
-    """The words of the clinic."""
-
-    def words(self) -> tuple[str, ...]:
-        return self.env._speech.words()
 
 
 class ClinicRules(TaskRules["Learn2Ask"]):
@@ -57,33 +42,33 @@ class ClinicRules(TaskRules["Learn2Ask"]):
             expected = "a hidden protocol, which alone can change"
             raise ConfigError("data.env", self.env.name, expected, "Leave data.env.data_path out.")
         rng = random.Random(derive_seed("learn2ask change", pack.id, seed))
-        required = self.env._packs.other_protocol(old.required, rng)
-        return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
+        required = old.required
+        while required == old.required:
+            required = self.env.clinics.draw_protocol(rng)
+        return self.env._with(pack, at, required=required)
 
 
 class ClinicPlayers(TaskPlayers["Learn2Ask"]):
     """Who plays the clinic."""
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if self.env.records is not None:
-            if kind is Reference.RANDOM:
-                return RandomRecordPolicy(self.env._words)
-            if kind is Reference.SCRIPTED:
-                return ScriptedRecordPolicy(self.env._words, Habits.of(self.env.records.by_split[Split.TRAIN]))
-            return RecordOracle.of(self.env._words, pack)
-        return super().reference(kind, pack)
+        if self.env.records is None:
+            return super().reference(kind, pack)
+        if kind is Reference.SCRIPTED:
+            raise NotImplementedError("prepared dialogues hide no rule that a script could remember")
+        return RecordOracle.of(self.env.wording, pack, skill=float(kind is Reference.ORACLE))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
         if self.env.records is not None:
-            return RecordOracle.of(self.env._words, pack, skill=0.5)
+            return RecordOracle.of(self.env.wording, pack, skill=0.5)
         return super().demonstrator(pack)
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
         spec = pack.tasks[0].spec
         assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
         truth = {name: name in spec.required for name in self.env.clinics.items}
-        return ClinicPlay(self.env.clinics, self.env._speech), truth
+        return ClinicPlay(self.env.clinics, self.env.wording), truth
 
 
 class Learn2Ask(TaskWorld[AnyTask]):
@@ -96,12 +81,12 @@ class Learn2Ask(TaskWorld[AnyTask]):
     synthetic clinic, and the rule-based judge; with `data_path`, `normalise: false`, `form: raw` and an `EndpointJudge` all are
     as there.
 
-    Of the clinic a dialogue (or a condition, see split_by) belongs to one split; the protocols, few as they are, occur in all.
+    Of the clinic a dialogue belongs to one split; the protocols, few as they are, occur in all.
 
     Args:
         data_path: JsonL file of decision points, see docs/guides/learn2ask_data.md; null for the synthetic clinic.
-        split_by: What stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that validation
-            and test are out of distribution. In the clinic: by the dialogue, or by the condition.
+        split_by: What of the file stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that
+            validation and test are out of distribution.
         skip_bad_lines: Leave out lines of the file that cannot be used, instead of refusing the file.
         normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
         judge: What grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
@@ -111,7 +96,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         clinic: Sizes of the clinic, those of `Clinics`.
     """
 
-    companions = (ClinicVocabulary, ClinicRules, ClinicPlayers, *TaskWorld.companions)
+    companions = (ClinicRules, ClinicPlayers, *TaskWorld.companions)
 
     task_type = (ClinicTask, RecordTask)
     wins = ("right", "stopped")
@@ -132,7 +117,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
         **clinic: Any,
     ) -> None:
-        self.split_by: Literal["session", "diagnosis"] = split_by
         self.normalise, self.protocol, self.teacher, self.form = normalise, protocol, teacher, form
         self.clinics = Clinics(**clinic)
         self._check(judge, data_path)
@@ -140,31 +124,29 @@ class Learn2Ask(TaskWorld[AnyTask]):
         waits = self.judge is not None and self.judge.blocking
         self.traits = Traits(reward_range=(0.0, 1.0 if normalise else BEST), blocking=waits)
         self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)
-        by = "" if split_by == "session" else "-diagnosis"
         if self.records is not None:
+            by = "" if split_by == "session" else "-diagnosis"
             self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
             self.observation_space = _SharedSpace(100_000, min_length=0, charset=self.records.letters())
+            self.wording = NaturalRecords(form)
         else:
             c = self.clinics
-            sizes = f"{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
-            self.name = f"learn2ask-{sizes}{by}"
-        self._packs = ClinicPacks(clinics=self.clinics, whole_conditions=split_by == "diagnosis")
-        self._words = NaturalRecords(form)
-        self._speech = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
-        self.wording = self._speech if self.records is None else self._words
+            check_unused(Learn2Ask, "without data.env.data_path", split_by=split_by, skip_bad_lines=skip_bad_lines)
+            self.name = f"learn2ask-{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
+            self.wording = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
         self._start(self._drawn(0))
 
     @property
     def rules(self) -> str:
-        return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
+        return self.wording.rules(self._task)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
         world_seed = derive_seed("learn2ask pack", self.name, str(split), seed, index)
         if self.records is not None:
-            specs: Sequence[AnyTask] = record_specs(self.records, split, self.split_by, world_seed, num_tasks)
+            specs: Sequence[AnyTask] = self.records.draw(split, world_seed, num_tasks)
         else:
-            specs = self._packs.specs(split, world_seed, num_tasks)
+            specs = self.clinics.patients(split, world_seed, num_tasks)
         return self._pack(split, index, seed, world_seed, specs)
 
     def step(self, action: str) -> Stepped:
@@ -187,11 +169,10 @@ class Learn2Ask(TaskWorld[AnyTask]):
 
     def _drawn(self, seed: int) -> AnyTask:
         rng = random.Random(seed)
-        return self._packs.any_patient(rng) if self.records is None else rng.choice(self.records.all)
+        return self.clinics.any_patient(rng) if self.records is None else rng.choice(self.records.all)
 
     def _observed(self) -> str:
-        task = self._task
-        return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
+        return self.wording.observation(self._task)
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
         for name, low, high in (

@@ -31,8 +31,6 @@ from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split, Task
 
-_MOST_DRAWS = 1000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeverTask(Unchanging):
@@ -139,14 +137,11 @@ class Levers(TaskWorld[LeverTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A hidden order and N goal colours; the order and the first four goals together belong to one split."""
         rng = random.Random(derive_seed("levers pack", str(split), seed, index))
-        for _ in range(_MOST_DRAWS):
+        while True:
             colours = tuple(rng.sample(COLOURS, len(COLOURS)))
             goals = rng.choices(COLOURS, k=OPENING)
             if split_of_text(" ".join([*colours, "|", *goals])) is split:
                 break
-        else:
-            remedy = f"None was found in {_MOST_DRAWS} draws."
-            raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
         goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
         name = self._names(derive_seed("levers labels", str(split), seed, index))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.pde.verdicts import DICTIONARIES, PROBES
-from cod_lightning.envs.players import Play
+from cod_lightning.envs.players import Play, kept_or_any
 from cod_lightning.types import Message, Role
 
 _BEST_PLACE = {1: "x=.2,t=0", 2: "x=.2,t=.04", 3: "x=.2,t=.04", 4: "x=.2,t=.04"}
@@ -66,9 +66,7 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         return joined(verdicts_in(messages[0].content), seen, self.listed)
 
     def noisy(self, facts: Mapping[str, bool], accuracy: float, rng: random.Random) -> Mapping[str, bool]:
-        any_fact = (True, False, None)
-        drawn = {word: facts.get(word) if rng.random() < accuracy else rng.choice(any_fact) for word in self.listed}
-        return {word: verdict for word, verdict in drawn.items() if verdict is not None}
+        return kept_or_any(self.listed, facts, accuracy, rng, (True, False, None))
 
     def earlier(self, truth: Mapping[str, bool], rng: random.Random) -> Mapping[str, bool]:
         """Some of the verdicts only, as probes give them."""

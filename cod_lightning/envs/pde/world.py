@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Reference, Stepped, TextEnv, TextPolicy, Traits, Variants, Vocabulary
+from cod_lightning.envs.base import Reference, Stepped, TextEnv, TextPolicy, Traits, Variants
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay
@@ -31,13 +31,6 @@ from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
-
-
-class PDEVocabulary(Vocabulary["PDEDiscovery"]):
-    """The words of the equations."""
-
-    def words(self) -> tuple[str, ...]:
-        return self.env._words.words() if self.env.parameters.compact else ()
 
 
 class PDERules(TaskRules["PDEDiscovery"]):
@@ -60,7 +53,7 @@ class PDEVariants(Variants["PDEDiscovery"]):
             return self.env
         twin = copy.deepcopy(self.env)
         twin.parameters = replace(self.env.parameters, world_memory=False)
-        twin._natural = NaturalPDE(twin.parameters)
+        twin.wording = NaturalPDE(twin.parameters)
         twin._desk = Desk()
         return twin
 
@@ -92,7 +85,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         parameters: Those of `PDEParameters`, which documents them.
     """
 
-    companions = (PDEVocabulary, PDERules, PDEVariants, PDEPlayers, *TaskWorld.companions)
+    companions = (PDERules, PDEVariants, PDEPlayers, *TaskWorld.companions)
 
     task_type = PDETask
     traits = Traits(hides_reward=True)
@@ -108,14 +101,14 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )
         self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
         """Equations of the compact protocol."""
-        self._natural, self._words = NaturalPDE(p), CompactPDE()
+        self.wording = CompactPDE() if p.compact else NaturalPDE(p)
         self._desk = Desk()
         self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
         self._restart()
 
     @property
     def rules(self) -> str:
-        return self._words.rules() if self.parameters.compact else self._natural.rules()
+        return self.wording.rules()
 
     @property
     def success(self) -> bool:
@@ -138,8 +131,8 @@ class PDEDiscovery(TaskWorld[PDETask]):
 
     def _observed(self) -> str:
         if self.parameters.compact:
-            return self._words.start(self._task.level)
-        return self._natural.observation(0, self._desk, "")
+            return self.wording.start(self._task.level)
+        return self.wording.observation(0, self._desk, "")
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -164,18 +157,18 @@ class PDEDiscovery(TaskWorld[PDETask]):
         try:
             match command.name:
                 case "sample_pde_data":
-                    result = self._natural.sampled(desk.sample(desk.points(command), self._measure))
+                    result = self.wording.sampled(desk.sample(desk.points(command), self._measure))
                 case "run_sparse_regression":
-                    result = self._natural.fitted(desk.regression(command, self.parameters.max_terms))
+                    result = self.wording.fitted(desk.regression(command, self.parameters.max_terms))
                 case "summarize_pack_evidence":
                     reveal = command.arguments.get("reveal_equations", "false")
                     if reveal not in ("true", "false"):
                         raise Refused("reveal_equations is true or false.")
-                    result = self._natural.summary(desk, reveal == "true")
+                    result = self.wording.summary(desk, reveal == "true")
                 case _:
                     self._final = desk.finalised(command)
         except Refused as refusal:
-            result = self._natural.refused(str(refusal))
+            result = self.wording.refused(str(refusal))
         return self._end("done") if self._final else self._go_on(result)
 
     def _compact_step(self, answer: str) -> Stepped:
@@ -187,7 +180,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
             self._desk.sample(points, self._measure)
             self._tested |= set(DICTIONARIES[dictionary]) & set(self.listed)
             survives, _ = self._judged(self._tested)
-            self._verdicts = self._words.verdicts(survives, self.listed)
+            self._verdicts = self.wording.verdicts(survives, self.listed)
             return self._go_on(self._verdicts or "no-equation")
         word = answer.removeprefix("f=")
         if word == answer or word not in self.listed:
@@ -216,7 +209,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         if self._turn >= self.max_turns:
             return self._end("late")
         if not self.parameters.compact:
-            result = self._natural.observation(self._turn, self._desk, result)
+            result = self.wording.observation(self._turn, self._desk, result)
         return result, 0.0, False, False, {}
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
@@ -225,7 +218,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         if self._final:
             reward = 1 / (1 + loss(self._final.equation, self._task.equation))
         if self.parameters.compact:
-            words = self._words.feedback(outcome, self._verdicts)
+            words = self.wording.feedback(outcome, self._verdicts)
         else:
-            words = self._natural.feedback(outcome, self._desk, self._final, complaint)
+            words = self.wording.feedback(outcome, self._desk, self._final, complaint)
         return self._ended(words, reward)

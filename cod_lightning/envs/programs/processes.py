@@ -1,4 +1,4 @@
-"""Processes that get a JSON object a line and answer with one: started on demand, kept for further tasks, killed where they hang.
+"""Processes that get a JSON object a line and answer with one, killed where they hang.
 
 Whatever else a process prints, before its answer or after it, is left out; the end of what it says on its error stream is kept, for
 what is said where it fails.
@@ -10,15 +10,14 @@ import os
 import selectors
 import signal
 import subprocess
-import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from cod_lightning.envs.apart import command as apart
 from cod_lightning.envs.apart import variables as given_variables
 from cod_lightning.envs.descendants import MARK, end_marked, new_mark
+from cod_lightning.envs.process_pool import PendingCall, ProcessPool
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
 _MOST_BYTES = 16 * 2**20
@@ -36,10 +35,11 @@ class LineProcess:
     Args:
         command: What is run.
         variables: Names of variables of this process's environment that it gets beyond paths, language and threads.
+        reads_on: Whether it can be asked again after an answer.
     """
 
-    def __init__(self, command: Sequence[str], variables: Sequence[str]) -> None:
-        self._mark = new_mark()
+    def __init__(self, command: Sequence[str], variables: Sequence[str], reads_on: bool = False) -> None:
+        self._mark, self._reads_on = new_mark(), reads_on
         try:
             self._process = subprocess.Popen(
                 apart(command),
@@ -104,9 +104,9 @@ class LineProcess:
                     raise WorldDied(f"its program printed more than {_MOST_BYTES:,} bytes")
 
     @property
-    def lives(self) -> bool:
-        """Whether it is there."""
-        return self._process.poll() is None
+    def lasts(self) -> bool:
+        """Whether it can be asked again."""
+        return self._reads_on and self._process.poll() is None
 
     def kill(self) -> None:
         """End it, and all that it has started; another thread that waits for it gets `WorldDied`."""
@@ -152,38 +152,29 @@ class LineProcess:
             return b""
 
 
-class LinePool:
-    """At most so many processes of one command; copies of a world share them.
+class LinePool(ProcessPool[LineProcess]):
+    """Processes of one command.
 
     Args:
         command: What is run.
-        most: Processes at a time; a task that finds none free waits.
+        most: Processes at a time.
         reads_on: Whether a process can be asked again after an answer; else it is ended.
         variables: As of `LineProcess`.
     """
 
     def __init__(self, command: Sequence[str], most: int, reads_on: bool, variables: Sequence[str] = ()) -> None:
-        self.command, self.most, self.reads_on, self.variables = tuple(command), most, reads_on, tuple(variables)
-        self._begin()
+        super().__init__(most)
+        self.command, self.reads_on, self.variables = tuple(command), reads_on, tuple(variables)
 
-    def __deepcopy__(self, memo: object) -> "LinePool":
-        return self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Processes stay where they are."""
-        return LinePool, (self.command, self.most, self.reads_on, self.variables)
-
-    def _begin(self) -> None:
-        self._pid, self._free, self._idle = os.getpid(), threading.BoundedSemaphore(self.most), list[LineProcess]()
-        self._all = set[LineProcess]()
-        weakref.finalize(self, _close_all, self._all, self._pid)
+    def start(self) -> LineProcess:
+        return LineProcess(self.command, self.variables, self.reads_on)
 
     def ask(
         self,
         line: dict[str, Any],
         fits: Callable[[dict[str, Any]], bool],
         seconds: float,
-        asked: "Asked",
+        pending: PendingCall,
     ) -> dict[str, Any]:
         """The answer of one process. Raises `EnvironmentFailure`.
 
@@ -191,70 +182,10 @@ class LinePool:
             line: What it is asked.
             fits: Whether an object that it prints is the answer.
             seconds: For the answer; waiting for a free process does not count.
-            asked: Through which it can be called off.
+            pending: Through which it can be called off.
         """
-        if self._pid != os.getpid():  # a forked child has processes of its own
-            self._begin()
-        with self._free:
-            process = self._taken()
-            if process is None:
-                process = LineProcess(self.command, self.variables)
-                self._all.add(process)
-            healthy = False
-            try:
-                asked.begin(process)
-                found = process.ask(line, fits, seconds)
-                healthy = self.reads_on and not asked.end() and process.lives
-                return found
-            finally:
-                asked.end()
-                if healthy:
-                    self._idle.append(process)
-                else:
-                    self._all.discard(process)
-                    process.close()
-
-    def _taken(self) -> LineProcess | None:
-        """One that waits; those that have ended are released."""
-        while self._idle:
-            process = self._idle.pop()
-            if process.lives:
-                return process
-            self._all.discard(process)
-            process.close()
-        return None
-
-
-class Asked:
-    """One question, which another thread can call off."""
-
-    def __init__(self) -> None:
-        self._lock, self._off = threading.Lock(), False
-        self._process: LineProcess | None = None
-
-    def __deepcopy__(self, memo: object) -> "Asked":
-        """A copy of a world asks for itself."""
-        return Asked()
-
-    def begin(self, process: LineProcess) -> None:
-        """Note who is asked. Raises `WorldHung` where it was called off before."""
-        with self._lock:
-            self._process = process
-            if self._off:
-                raise WorldHung("it was called off")
-
-    def end(self) -> bool:
-        """From here on nothing is killed; whether it was called off."""
-        with self._lock:
-            self._process = None
-            return self._off
-
-    def call_off(self) -> None:
-        """Kill who is asked."""
-        with self._lock:
-            self._off = True
-            if self._process is not None:
-                self._process.kill()
+        with self.one(pending) as process:
+            return process.ask(line, fits, seconds)
 
 
 def _object(text: bytes | bytearray) -> dict[str, Any] | None:
@@ -266,9 +197,3 @@ def _object(text: bytes | bytearray) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _close_all(processes: set[LineProcess], owner: int) -> None:
-    if os.getpid() == owner:
-        for process in list(processes):
-            process.close()

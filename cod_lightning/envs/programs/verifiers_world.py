@@ -14,7 +14,8 @@ from typing import Any
 from cod_lightning.envs.base import Stepped, Traits
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.process_pool import PendingCall
+from cod_lightning.envs.programs.processes import LinePool
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, EnvironmentFailure
@@ -90,7 +91,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
         self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, True, variables)
-        self._asked = Asked()
+        self._pending = PendingCall()
         taskset = env.get("taskset")
         self.name = world_name or str(taskset.get("id", "verifiers") if isinstance(taskset, dict) else "verifiers")
         self._tasks = GroupedTasks(self._listed(num_tasks, group_key, env), "data.env.env")
@@ -113,10 +114,10 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         )
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
-        self._asked = Asked()
+        self._pending = PendingCall()
         where = {"base_url": access.base_url, "api_key": access.key, "model": access.model}
         line = {"task": json.loads(self._task.data), "system": system, **where}
-        found = self._pool.ask(line, _is_result, self.timeout_s, self._asked)
+        found = self._pool.ask(line, _is_result, self.timeout_s, self._pending)
         if "error" in found:
             raise EnvironmentFailure(f"verifiers: {found['error']}")
         reward = float(found["reward"])
@@ -125,7 +126,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         return found["feedback"] or f"The task is over. Reward: {reward:g}.", reward
 
     def interrupt(self) -> None:
-        self._asked.call_off()
+        self._pending.cancel()
 
     def _start(self, task: VerifiersTask) -> None:
         self._task, self._outcome, self.shown = task, "", ()
@@ -143,7 +144,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def _listed(self, num_tasks: int, group_key: str | None, env: dict[str, Any]) -> Any:
         """Tasks with the names of their groups. Raises `ConfigError` where verifiers has no such environment."""
         try:
-            found = self._pool.ask({"list": num_tasks}, lambda one: "tasks" in one, _START_S, self._asked)
+            found = self._pool.ask({"list": num_tasks}, lambda one: "tasks" in one, _START_S, self._pending)
         except EnvironmentFailure as error:
             expected = f"an environment of verifiers that can be loaded ({error})"
             remedy = "Try it there: vf.load_environment(vf.resolve_env_config(...))."

@@ -9,7 +9,8 @@ from cod_lightning.envs.base import Traits
 from cod_lightning.envs.dataset.scorers import AnswerScorer
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.process_pool import PendingCall
+from cod_lightning.envs.programs.processes import LinePool
 from cod_lightning.envs.question_world import Grade, QuestionTask
 from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.ranges import Count, Positive
@@ -77,19 +78,16 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns
         self.traits = Traits(blocking=True)
-        self.timeout_s, self._pool, self._asked = (
-            timeout_s,
-            LinePool(command, num_processes, reads_on, variables),
-            Asked(),
-        )
+        self.timeout_s, self._pending = timeout_s, PendingCall()
+        self._pool = LinePool(command, num_processes, reads_on, variables)
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
-        self._asked = Asked()
+        self._pending = PendingCall()
         reports = isinstance(self.scorer, ReportedReward)
         where = {"base_url": access.base_url, "api_key": access.key, "model": access.model}
         line = {"prompt": self._task.question, **where} | ({"key": json.loads(self._task.key)} if reports else {})
         named = "reward" if reports else "answer"
-        found = self._pool.ask(line, lambda one: named in one, self.timeout_s, self._asked)
+        found = self._pool.ask(line, lambda one: named in one, self.timeout_s, self._pending)
         said = found.get("feedback", "")
         if not isinstance(said, str):
             raise EnvironmentFailure(f"its program gave feedback that is a {type(said).__name__}")
@@ -103,7 +101,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         return said, float(reward)
 
     def interrupt(self) -> None:
-        self._asked.call_off()
+        self._pending.cancel()
 
     def _start(self, task: QuestionTask) -> None:
         super()._start(task)

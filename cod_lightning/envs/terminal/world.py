@@ -124,14 +124,13 @@ class Terminal(TaskWorld[TerminalTask]):
 
     def _site(self, rng: random.Random, split: Split | None) -> Site:
         """A site of that split; in compact form, which has few of them, of none."""
-        for _ in range(_MOST_DRAWS):
+        while True:
             if self.compact:
                 plain = replace(draw_site(rng, 0), system="linux")
                 return compact.site_with(plain, compact.draw_ways(rng, self.quirks))
             site = draw_site(rng, self.quirks)
             if split in (None, split_of_text(repr(site))):
                 return site
-        raise ConfigError("data.env.quirks", self.quirks, f"a number with a site in the split {split}", "Raise it.")
 
     def _draw(self, seed: int, split: Split | None, site: Site | None) -> TerminalTask:
         """A task that can be solved in time, at the site or one of its own; of the split itself where its site is of none."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import TextPolicy
-from cod_lightning.envs.players import Play
+from cod_lightning.envs.players import Play, kept_or_any
 from cod_lightning.envs.textworld.houses import HERE
 from cod_lightning.envs.textworld.wording import HouseWording, Places
 from cod_lightning.types import Message, Role
@@ -89,12 +89,7 @@ class HousePlay(Play[Places]):
 
     def noisy(self, facts: Places, accuracy: float, rng: random.Random) -> Places:
         """An entry that is not kept is any route, or unknown."""
-        drawn: dict[str, str] = {}
-        for thing in self.things:
-            route = facts.get(thing) if rng.random() < accuracy else rng.choice((*self.routes, None))
-            if route is not None:
-                drawn[thing] = route
-        return drawn
+        return kept_or_any(self.things, facts, accuracy, rng, (*self.routes, None))
 
     def write(self, facts: Places, messages: Sequence[Message] = ()) -> str:
         return self.wording.write(facts)

@@ -26,12 +26,4 @@ if TYPE_CHECKING:
     from cod_lightning.objective.losses.reinforce import OPMD as OPMD
     from cod_lightning.objective.losses.reinforce import RLOO as RLOO
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "base": "LossInputs LossOutputs PolicyLoss UpdateTokens",
-        "ppo": "DAPO GRPO GSPO LOOP DrGRPO",
-        "rec": "REC",
-        "reinforce": "CISPO OPMD RLOO",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

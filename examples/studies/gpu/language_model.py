@@ -68,7 +68,15 @@ def resume(sizes: Sizes) -> Rows:
             whole, killed = Path(folder) / "whole", Path(folder) / "killed"
             command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--warm_start", "null"]
             kind = "gpu" if sizes.device == "cuda" else "cpu"
-            command += ["--data.suites", "null", "--trainer.max_steps", "12", "--trainer.accelerator", kind]
+            command += [
+                "--data.suites",
+                "null",
+                "--trainer.max_steps",
+                "12",
+                "--trainer.accelerator",
+                kind,
+                *sizes.smoke,
+            ]
             command += ["--checkpoint_every", "1", "--trainer.default_root_dir"]
             first = subprocess.Popen(
                 [*command, str(killed)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -94,7 +94,7 @@ def fsdp2(sizes: Sizes) -> Rows:
     """Two updates of the smoke run in bfloat16 with `adamw_stochastic`, on one process and shared out: the same metrics?"""
 
     def fit(folder: Path, *more: str) -> dict[str, float]:
-        small = ["--warm_start", "null", "--data.suites", "null", "--trainer.max_steps", "2", "--data.val_packs", "8"]
+        small = ["--warm_start", "null", "--data.suites", "null", "--trainer.max_steps", "2", *sizes.smoke]
         kind = "gpu" if sizes.device == "cuda" else "cpu"
         half = [
             "--trainer.precision",

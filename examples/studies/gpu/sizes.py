@@ -43,6 +43,8 @@ class Sizes:
     device: str
     dtype: torch.dtype = torch.bfloat16
     gap_prompts: int = 32
+    smoke: tuple[str, ...] = ("--data.val_packs", "8")
+    """Options of the runs of `configs/smoke.yaml`."""
     keep: Path | None = Path(os.environ["OUT"]) if "OUT" in os.environ else None
     """Where runs leave their metrics and evaluations."""
 
@@ -130,6 +132,7 @@ SMALL = Sizes(
     repeats=1,
     device="cpu",
     gap_prompts=2,
+    smoke=("--data.val_packs", "2", "--data.packs_per_rollout", "4", "--data.group_size", "4"),
 )
 
 

@@ -20,7 +20,8 @@ from cod_lightning.commands import phase
 from cod_lightning.commands.phase import ensure_warm_start
 from cod_lightning.deployment import ContextStore
 from cod_lightning.envs import apart
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.process_pool import PendingCall
+from cod_lightning.envs.programs.processes import LinePool
 from tests.commands import test_warm_start_cache as cached
 from tests.deployment.test_store import grown
 from tests.envs.test_apart import LOOKS_ROUND, python
@@ -51,7 +52,7 @@ def looking_round(num: int) -> dict[str, int]:
         try:
             for _ in range(num):
                 pool = LinePool(python(LOOKS_ROUND), 1, False)
-                said = str(pool.ask({"api_key": "sk-own"}, lambda one: "answer" in one, 20.0, Asked()))
+                said = str(pool.ask({"api_key": "sk-own"}, lambda one: "answer" in one, 20.0, PendingCall()))
                 counts["programs"] += 1
                 counts["read_keys"] += sum(key in said for key in _KEYS)
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.contexts import CheckedContext, HintContext
 from cod_lightning.contexts.provenance import Provenance
 from cod_lightning.envs.dataset import CodeTests, RegexMatch

@@ -43,7 +43,6 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 from examples.studies.speed.packs import training_packs
 from examples.studies.speed.recorded import train_on
@@ -165,7 +164,8 @@ class Machine:
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
         self.packs = training_packs(self.world, self.args.packs, PACK_SIZE)
 
-    def roll_out(self, program: Program = PAPERS) -> tuple[list[Group], RolloutStats]:
+    def roll_out(self, program: Program = PAPERS) -> tuple[list[Group], float]:
+        """The groups, and the seconds that they took."""
         sampler = Sampler(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
         began = time.perf_counter()
         groups = run_groups(
@@ -173,12 +173,18 @@ class Machine:
             self.args.siblings,
             Setting(env=self.world, mechanism=self.mechanism, sampler=sampler, program=program),
         )
-        return groups, RolloutStats.of(groups, time.perf_counter() - began, 0)
+        return groups, time.perf_counter() - began
 
     def update(self, groups: list[Group], module: dict[str, Any]) -> tuple[float, int]:
         clock = Clock()
         train_on(groups, self.chat, GRPOModule(self.policy, **module), clock, 2, self.args.device)
         return clock.seconds, clock.bytes
+
+
+def num_tokens(groups: list[Group]) -> int:
+    """Sampled, or new in prompts, attempts included."""
+    episodes = [one for group in groups for life in group.lifecycles for one in life.all_episodes]
+    return sum(len(turn.action_ids) + len(turn.new_ids) for one in episodes for turn in one.turns)
 
 
 def main() -> None:
@@ -192,20 +198,19 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     machine = Machine(args)
     machine.roll_out()  # the first one compiles nothing but fills caches
-    groups, plain = machine.roll_out()
+    groups, _ = machine.roll_out()
     updates = {name: (groups, module) for name, module in options().items()}
     rollouts = {}
     for name, program in ATTEMPTS.items():
         ratios = []
         for _ in range(args.repeats):
-            alone = machine.roll_out()[1].seconds
-            branched, stats = machine.roll_out(program)
-            ratios.append(stats.seconds / alone)
-        tokens = stats.num_generated_tokens + stats.num_prompt_tokens
+            alone = machine.roll_out()[1]
+            branched, seconds = machine.roll_out(program)
+            ratios.append(seconds / alone)
         rollouts[name] = {
             "rollout_seconds": statistics.median(ratios),
-            "rollout_tokens": tokens / (plain.num_generated_tokens + plain.num_prompt_tokens),
-            "attempts": stats.num_attempts / plain.num_lifecycles,
+            "rollout_tokens": num_tokens(branched) / num_tokens(groups),
+            "attempts": statistics.mean(len(life.attempts) for one in branched for life in one.lifecycles),
         }
         updates[name] = (branched, {})
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in updates}

@@ -57,7 +57,7 @@ class Commanded(L.Callback, RolloutObserver):
         data.runner.follow(self)
         self.data, self.num_episodes, self.begun = data, num_episodes, 0.0
 
-    def update_begins(self, *, new_rollout: bool, ends_epoch: bool) -> None:
+    def update_begins(self) -> None:
         """Wait, or end where the input has ended."""
         print(json.dumps({"ready": True}), flush=True)
         if not sys.stdin.readline().strip():

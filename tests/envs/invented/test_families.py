@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.invented.kinds import FAMILIES, POOL, draw, expand, family_of, names_of, redrawn
-from cod_lightning.envs.invented.rule import Part, consistent, way
+from cod_lightning.envs.invented.rule import Goal, consistent, way
 from cod_lightning.errors import ConfigError
 from tests.cases import each
 
@@ -26,19 +26,19 @@ SMALL = (
 
 
 def rule_and_task(kind, seed):
-    (rule,) = draw(kind, names_of("seen"), random.Random(seed))
+    rule = draw(kind, names_of("seen"), random.Random(seed))
     return rule, family_of(rule).task(rule, random.Random(seed + 1))
 
 
 @each("kind", KINDS)
 def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(kind):
     for seed in range(30):
-        rule, part = rule_and_task(kind, seed)
-        assert way(rule.facts, rule.states, part, part.start, part.turns)
-        assert part.start in rule.states
-        assert part.want in rule.results
-        assert set(part.menu) <= set(rule.actions)
-        assert all((part.start, action) in rule.effects for action in part.menu)
+        rule, goal = rule_and_task(kind, seed)
+        assert way(rule.facts, rule.states, goal, goal.start, goal.turns)
+        assert goal.start in rule.states
+        assert goal.want in rule.results
+        assert set(goal.menu) <= set(rule.actions)
+        assert all((goal.start, action) in rule.effects for action in goal.menu)
         assert len({(state, action) for state, action, *_ in rule.table}) == len(rule.table)
         assert {*rule.states, *rule.actions, *rule.results} <= set(names_of("seen"))
 
@@ -46,10 +46,10 @@ def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(
 @each("kind", KINDS)
 def test_with_every_fact_known_the_odds_are_0_or_1_and_1_where_the_result_is_the_wanted_one(kind):
     for seed in range(20):
-        rule, part = rule_and_task(kind, seed)
-        odds = family_of(rule).odds(rule, rule.facts, part, part.start, part.turns)
-        assert set(odds) == set(part.menu)
-        gives = {action: float(rule.effects[part.start, action][0] == part.want) for action in part.menu}
+        rule, goal = rule_and_task(kind, seed)
+        odds = family_of(rule).odds(rule, rule.facts, goal, goal.start, goal.turns)
+        assert set(odds) == set(goal.menu)
+        gives = {action: float(rule.effects[goal.start, action][0] == goal.want) for action in goal.menu}
         assert odds == gives
 
 
@@ -58,7 +58,7 @@ def test_with_every_fact_known_the_odds_are_0_or_1_and_1_where_the_result_is_the
 )
 def test_the_odds_of_one_turn_are_the_share_of_tables_that_agree_with_what_is_known(kind):
     """Tables and tasks are drawn a few thousand times; those with the same facts and the same task are counted."""
-    (rule,), family, rng = (
+    rule, family, rng = (
         draw(kind, names_of("seen"), random.Random(5)),
         FAMILIES[kind.partition("-")[0]],
         random.Random(6),
@@ -66,22 +66,22 @@ def test_the_odds_of_one_turn_are_the_share_of_tables_that_agree_with_what_is_kn
     cases: dict[tuple, list[dict[str, bool]]] = {}
     for _ in range(4000):
         drawn = redrawn(rule, rng)
-        part = family.task(drawn, rng)
-        part = Part(part.start, part.want, tuple(sorted(part.menu)), 1)
+        goal = family.task(drawn, rng)
+        goal = Goal(goal.start, goal.want, tuple(sorted(goal.menu)), 1)
         facts = tuple(sorted(f for f in drawn.facts if f[0] == rule.states[0] and f[2] == rule.actions[-1]))
-        outcome = {action: drawn.effects[part.start, action][0] == part.want for action in part.menu}
-        cases.setdefault((facts, part), []).append(outcome)
-    (facts, part), outcomes = max(cases.items(), key=lambda case: len(case[1]))
+        outcome = {action: drawn.effects[goal.start, action][0] == goal.want for action in goal.menu}
+        cases.setdefault((facts, goal), []).append(outcome)
+    (facts, goal), outcomes = max(cases.items(), key=lambda case: len(case[1]))
     if len(outcomes) < 100:
         pytest.fail(f"no case came up often enough: {len(outcomes)}")
     odds = family.odds(
         rule,
         facts,
-        Part(part.start, part.want, rule.actions if kind.startswith(("offset", "threshold")) else part.menu, 1),
-        part.start,
+        Goal(goal.start, goal.want, rule.actions if kind.startswith(("offset", "threshold")) else goal.menu, 1),
+        goal.start,
         1,
     )
-    for action in part.menu:
+    for action in goal.menu:
         share = sum(outcome[action] for outcome in outcomes) / len(outcomes)
         assert odds[action] == pytest.approx(share, abs=4 * 0.5 / len(outcomes) ** 0.5)
 
@@ -90,16 +90,16 @@ def test_an_order_is_carried_on_from_pair_to_pair():
     rule, _ = rule_and_task("order-5-2", 0)
     a, b, c, d, _ = rule.states
     above = rule.results[0]
-    odds = family_of(rule).odds(rule, [(a, above, b), (b, above, c)], Part(a, above, (c, d), 1), a, 1)
+    odds = family_of(rule).odds(rule, [(a, above, b), (b, above, c)], Goal(a, above, (c, d), 1), a, 1)
     assert odds == {c: 1.0, d: 0.0}
 
 
 def test_a_way_is_the_shortest_that_the_facts_know_and_keeps_to_the_turns():
     facts = [("a", "b", "x"), ("b", "c", "x"), ("c", "d", "x"), ("a", "c", "y")]
-    part = Part("a", "d", ("x", "y"), 3)
-    assert way(facts, "abcd", part, "a", 3) == [("a", "c", "y"), ("c", "d", "x")]
-    assert way(facts, "abcd", part, "a", 1) == []
-    assert way(facts, "abcd", Part("a", "d", ("x",), 3), "a", 3) == facts[:3]
+    goal = Goal("a", "d", ("x", "y"), 3)
+    assert way(facts, "abcd", goal, "a", 3) == [("a", "c", "y"), ("c", "d", "x")]
+    assert way(facts, "abcd", goal, "a", 1) == []
+    assert way(facts, "abcd", Goal("a", "d", ("x",), 3), "a", 3) == facts[:3]
 
 
 def test_of_contradicting_facts_the_last_holds_in_the_place_of_the_first():
@@ -110,7 +110,7 @@ def test_of_contradicting_facts_the_last_holds_in_the_place_of_the_first():
 @given(st.integers(0, 10**6))
 def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
     rng = random.Random(seed)
-    (rule,) = draw(rng.choice(KINDS), names_of("all"), rng)
+    rule = draw(rng.choice(KINDS), names_of("all"), rng)
     other = redrawn(rule, rng)
     assert (other.states, other.actions, other.results) == (rule.states, rule.actions, rule.results)
 
@@ -122,7 +122,7 @@ def test_names_for_training_are_the_same_however_many_are_held_out(held_out):
     assert names_of("all", held_out) == (*seen, *unseen)
 
 
-@each("kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""])
+@each("kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks-3-4", ""])
 def test_a_kind_that_there_is_not_is_refused_by_name(kind):
     with pytest.raises(ConfigError) as caught:
         expand([kind] if kind else [])

@@ -27,7 +27,6 @@ CASES = {
             num_items=12,
             num_required=4,
             num_conditions=10,
-            split_by="diagnosis",
             normalise=False,
         ),
         ANSWERS,

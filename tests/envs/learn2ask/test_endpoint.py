@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cod_lightning.clients import ChatAnswer
+from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.learn2ask import EndpointJudge, Learn2Ask
 from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of

@@ -85,8 +85,8 @@ def test_a_hint_of_the_truth_makes_the_scripted_policy_perfect_and_a_false_one_m
     pack = env.sample_pack(split=Split.TRAIN, index=1, num_tasks=8)
     policy, mechanism = beside(env, Players).reference(Reference.SCRIPTED, pack), HintContext("natural")
     required = pack.tasks[0].spec.required
-    truth = env._speech.facts.write({name: name in required for name in env.clinics.items})
-    lie = env._speech.facts.write({name: name not in required for name in env.clinics.items})
+    truth = env.wording.facts.write({name: name in required for name in env.clinics.items})
+    lie = env.wording.facts.write({name: name not in required for name in env.clinics.items})
     rewards = []
     for hint in (truth, lie):
         total = 0.0

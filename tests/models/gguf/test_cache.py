@@ -19,7 +19,6 @@ from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
 from cod_lightning.models.gguf import cache
 from cod_lightning.models.gguf.cache import checkpoint_folder
 from cod_lightning.training.scorers import CheckpointScorer
-from tests.command_line import cod
 from tests.tiny_gguf import tiny_file, tiny_model
 
 pytest.importorskip("gguf", reason="gguf is not installed")
@@ -156,16 +155,3 @@ def test_adapters_and_teachers_take_a_file_too(tmp_path):
     teacher = CheckpointScorer(file)
     teacher.check("model.scorers.teacher", policies[0].tokenizer([]).get_vocab())
     assert teacher.num_weight_bytes() > 0
-
-
-@pytest.mark.slow  # test_header.py refuses it without a run
-def test_fit_refuses_a_truncated_file_in_one_line_before_it_trains(tmp_path):
-    file = tiny_file(tmp_path / "tiny.gguf")
-    file.write_bytes(file.read_bytes()[:-100])
-    policy = ("--model.policy", "cod_lightning.models.PretrainedPolicy", "--model.policy.path", str(file))
-    asked = ("smoke", "--warm_start", "null", "--trainer.default_root_dir", str(tmp_path / "run"))
-    ended = cod("fit", "--config", *asked, *policy, cwd=tmp_path)
-    assert ended.returncode == 2
-    assert f"model.policy.path is {file}; expected a whole file; its tensor" in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == ["tiny.gguf", ".lock"]

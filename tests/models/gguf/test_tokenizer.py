@@ -1,7 +1,6 @@
 """Ids of built tokenizers are those of the rules, by the definition."""
 
 import pytest
-from transformers import AutoTokenizer
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.gguf.architectures import config_of
@@ -103,20 +102,6 @@ def test_a_thousand_texts_have_the_ids_of_the_scores(space_prefix, tmp_path):
     _, vocabulary = opened(path)
     tokenizer = read_tokenizer(str(path), "model.policy.path")
     assert not differing(tokenizer, vocabulary)
-
-
-def test_the_texts_tell_a_tokenizer_that_reads_digits_and_spaces_as_another_apart(tmp_path):
-    _, right = opened(tiny_file(tmp_path / "right.gguf"))
-    file, wrong = opened(tiny_file(tmp_path / "wrong.gguf", vocabulary=byte_tokens() | {"pre": "gpt-2"}))
-    assert differing(fast_tokenizer(wrong, file), right)
-
-
-def test_why_transformers_own_reading_is_not_used(tmp_path):
-    """When this fails because transformers cuts the text of `smollm` right, its reading may take the place of ours."""
-    path = tiny_file(tmp_path / "tiny.gguf")
-    _, vocabulary = opened(path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
-    assert theirs("  1", add_special_tokens=False)["input_ids"] != reference_ids(vocabulary, "  1")
 
 
 def test_template_and_special_tokens_come_along(tmp_path):

@@ -1,7 +1,7 @@
 """Records what other libraries' own losses give on random rows, for `tests/objective/test_libraries.py`.
 
     pip download --no-deps trl==1.16.0 verl==0.9.1 trinity-rft==0.6.0
-    python tests/golden/record_library_losses.py *.whl
+    python examples/studies/record_library_losses.py *.whl
 
 Nothing is installed: of each wheel only the function or method that computes the loss is executed, with a stand-in for what
 surrounds it. The numbers go to `library_losses.json`.
@@ -153,7 +153,7 @@ def main(wheels: list[str]) -> None:
             loss.backward()
             assert policy.grad is not None
             out["cases"][name] = {"policy": policy.tolist(), "loss": loss.item(), "gradient": policy.grad.tolist()}
-    Path(__file__).with_name("library_losses.json").write_text(json.dumps(out) + "\n")
+    (Path(__file__).parents[2] / "tests" / "golden" / "library_losses.json").write_text(json.dumps(out) + "\n")
 
 
 if __name__ == "__main__":
