@@ -73,24 +73,17 @@ def page(results: dict[str, Any]) -> str:
     lines += [table(["training", "at 3", "context blanked", "less its warm start at T=0.3"], rows), ""]
     pairs = [f"{one} less {other} {interval(_apart(earlier, one, other))}" for one, other in PAIRS]
     lines += [f"Contexts pay: {'; '.join(pairs)}.", ""]
-    found = results["code_model"]
-    rows = [
-        [
-            heat,
-            str(of["tasks"]),
-            "{:.2f} [{:.2f}, {:.2f}]".format(*of["solved"]),
-            f"{of['formed']:.2f}",
-            f"{of['cut']:.2f}",
-        ]
-        for heat, of in found["untrained"].items()
-    ]
-    lines += [*CODE.strip().format(**found).splitlines(), ""]
-    lines += [table(["T", "tasks", "solved (TGC)", "well-formed", "cut off at 96 tokens"], rows), ""]
-    losses = ["loss", *(f"{loss:.3f}" for loss in found["loss"])]
-    head = ["update", *map(str, range(1, len(losses)))]
-    lines += [*LOSS.strip().splitlines(), "", table(head, [losses]), ""]
+    lines += [*CODE.strip().splitlines(), "", table(CODE_HEAD, list(_of_code(results["code_model"]))), ""]
     lines += [*CODE_READING.strip().format(at_size=results["code"]).splitlines(), ""]
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
+
+
+def _of_code(runs: dict[str, Any]) -> Iterator[list[str]]:
+    for tasks, policies in sorted(runs.items(), key=lambda one: int(one[0])):
+        for policy, label in CODE_POLICIES.items():
+            if (of := policies.get(policy)) is not None:
+                share = "{:.2f} [{:.2f}, {:.2f}]".format(*of["tgc"])
+                yield [tasks, label, share, "{} of {}".format(*of["sgc"]), f"{of['turns']:.1f}"]
 
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -155,31 +148,34 @@ EARLIER = """
 The same with three habits, LOOP's clips at 0.2, five seeds, and a split where the best guess of training paid least in tests
 ([splits](splits.md)). Success at the last of four tasks, paired by seed:
 """
+CODE_HEAD = ["demonstrated tasks", "policy", "tasks solved (TGC)", "packs solved whole (SGC)", "turns"]
+CODE_POLICIES = {
+    "random": "random calls",
+    "warm_start_t0.0": "SmolLM2, T=0",
+    "warm_start_t0.3": "SmolLM2, T=0.3",
+    "warm_start": "SmolLM2, T=1",
+    "oracle": "informed play",
+}
 CODE = """
 ## A language model that writes code
 
-**Does SmolLM2-135M-Instruct solve tasks by code?** Not as it is. After 56 demonstrated tasks it gives what informed play writes
-a loss of .005 nats a token; what it solves then is **not measured yet**.
+**Does SmolLM2-135M-Instruct solve tasks by code, and is anything left for reward?** After 56 demonstrated tasks it solves nearly
+all of this small setting, so little is left; untrained it solved none of 12 tasks, and no answer was well-formed.
 
-    python -m cod_lightning warm_start --config examples/studies/apps_code.yaml
+    python -m cod_lightning test --config examples/studies/apps_code.yaml --trainer.default_root_dir runs/code/56
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code/56
 
-Two kinds of tasks that need no habit (`new_todo`, `contact_moves`), no quirks, no contexts, one core. Informed play takes
-{turns:.1f} turns; of {whole:,.0f} tokens the player writes {written:,.0f}. As it is, on 4 packs of 3 test tasks (`delete_message`
-among them):
-"""
-LOSS = """
-Warm start: 4 tasks of informed play an update, a rate of 3e-4 that falls, all weights. Loss in nats a token that the player writes,
-each of tasks not trained on before:
+Two kinds of tasks that need no habit (`new_todo`, `contact_moves`), no quirks, no contexts; SmolLM2 writes every call, with
+passwords, tokens and ids that differ in every task. 12 packs of 3 test tasks, one seed, intervals over packs. An update of the warm
+start (`--warm_start.num_updates`) has 4 demonstrated tasks.
 """
 CODE_READING = """
-- **As it is, it writes no code.** No answer has the tags. At T=0 it says the task again ("The task is to check the budget by
-  2026-03-07, in the project work. The response is 5 tokens."); at T=1 it is about something else ("In your downtime, I'll be
-  working on implementing a feature").
-- **It learns to predict informed play fast**: .005 nats a token are .7 a task, along the demonstrations, passwords, tokens and ids
-  that have to be copied included. That is no success: in play its own errors come first.
-- **Nothing was played with it.** The run was ended after 14 of 24 updates (13 minutes at a third of a core) for want of memory on a
-  shared machine, and a warm start keeps no checkpoint; four further tries ended alike, sooner. TGC and SGC after it, whether
-  siblings differ, and LOOP's updates are open.
+- **It writes code**: `user.passwords()`, `contacts.login(password='k9ggkmwe')`, `contacts.search(label='neighbour',
+  token='contacts-8733')`, `contacts.update(id=16, city='Graz', token='contacts-8733')`, `user.done()`.
+- **What fails is copying**: for a partner it searched for `paternal`, for the password `ssmc2sxv` it gave `smc2sxv`; once wrong it
+  invents ids and ends.
+- **LOOP was not trained here.** The greedy warm start leaves nothing above it in this setting; harder tasks, or fewer
+  demonstrations, are the next measurement.
 - At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
   player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
