@@ -1,7 +1,7 @@
 """The apps, measured: references, checks, sandbox, speed, and what tiny policies learn; writes docs/results/apps.md.
 
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json [--seeds 1 2 3 4 5]
-        [--trainings REC ...] [--page_only]
+        [--trainings REC ...] [--page_only] [--code RUNS/56 ...]
 
 Each training of `TRAININGS` is `python -m cod_lightning fit` from one warm start a seed, in a folder of its own under `--runs`; it
 ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped goes on, so that
@@ -32,6 +32,7 @@ from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
+from cod_lightning.rollout import transcript
 from cod_lightning.types import Pack, Role, Split
 from examples.studies.apps_page import page
 from examples.studies.signals import ends, finished, train
@@ -123,6 +124,23 @@ def code_demonstrations() -> dict[str, float]:
             new.append(len(words - seen) / len(words))
             seen |= words
     return {"turns": mean(turns), "written": mean(written), "whole": mean(whole), "new": mean(new[len(new) // 2 :])}
+
+
+def code_model(run: Path) -> dict[str, Any]:
+    """What a language model solves by code, by policy: of a run of `test` with `examples/studies/apps_code.yaml`."""
+    found: dict[str, Any] = {}
+    suite = json.loads((run / "evaluation.json").read_text())["suites"]["code"]
+    for policy, area in suite["figures"]["area"].items():
+        groups = transcript.read(run / "lifecycles" / f"test_code_{policy}.jsonl")
+        packs = [[bool(one.success) for one in life.solves] for group in groups for life in group.lifecycles]
+        turns = [len(one.turns) for group in groups for life in group.lifecycles for one in life.solves]
+        found[policy] = {
+            "tasks": sum(map(len, packs)),
+            "tgc": [area["success"]["mean"], *area["success"]["ci95"]],
+            "sgc": [sum(map(all, packs)), len(packs)],
+            "turns": mean(turns),
+        }
+    return found
 
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
@@ -270,6 +288,8 @@ def main() -> int:
     parser.add_argument("--trainings", nargs="+", choices=tuple(TRAININGS), default=list(TRAININGS))
     parser.add_argument("--page_only", action="store_true", help="Only read runs; keep the rest of the file.")
     parser.add_argument("--train_only", action="store_true", help="Write no page.")
+    text = "Runs of `test` with apps_code.yaml, by the demonstrated tasks that name their folders."
+    parser.add_argument("--code", type=Path, nargs="+", default=[], help=text)
     parser.add_argument("--memory", action="store_true", help="Only print MiB of 256 lifecycles.")
     args = parser.parse_args()
     if args.memory:
@@ -285,6 +305,7 @@ def main() -> int:
     if not args.page_only:
         results |= {"references": references(), "calls": calls_by_level(), "guarded": guarded(), "speed": speed()}
         results["code"] = code_demonstrations()
+    results["code_model"] = results.get("code_model", {}) | {run.name: code_model(run) for run in args.code}
     results["learned"] = learned(runs, results.get("learned", {}))
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results))

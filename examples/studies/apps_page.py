@@ -61,8 +61,7 @@ def page(results: dict[str, Any]) -> str:
     rows = [row for name, seeds in runs.items() if seeds for row in _solved(name, list(seeds.values()))]
     lines += [table([*head, "blanked"], rows), ""]
     lines += [f"- {name}, {_ends(list(seeds.values()))}" for name, seeds in runs.items() if seeds]
-    code = CODE.strip().format(**results["code"], random=guard["random_success"])
-    lines += ["", READING.strip(), "", code, ""]
+    lines += ["", READING.strip(), ""]
     lines += ["### Three habits", "", *EARLIER.strip().splitlines(), ""]
     earlier, rows = results["three_habits"]["runs"], []
     for name, seeds in earlier.items():
@@ -74,7 +73,17 @@ def page(results: dict[str, Any]) -> str:
     lines += [table(["training", "at 3", "context blanked", "less its warm start at T=0.3"], rows), ""]
     pairs = [f"{one} less {other} {interval(_apart(earlier, one, other))}" for one, other in PAIRS]
     lines += [f"Contexts pay: {'; '.join(pairs)}.", ""]
+    lines += [*CODE.strip().splitlines(), "", table(CODE_HEAD, list(_of_code(results["code_model"]))), ""]
+    lines += [*CODE_READING.strip().format(at_size=results["code"]).splitlines(), ""]
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
+
+
+def _of_code(runs: dict[str, Any]) -> Iterator[list[str]]:
+    for tasks, policies in sorted(runs.items(), key=lambda one: int(one[0])):
+        for policy, label in CODE_POLICIES.items():
+            if (of := policies.get(policy)) is not None:
+                share = "{:.2f} [{:.2f}, {:.2f}]".format(*of["tgc"])
+                yield [tasks, label, share, "{} of {}".format(*of["sgc"]), f"{of['turns']:.1f}"]
 
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -139,12 +148,38 @@ EARLIER = """
 The same with three habits, LOOP's clips at 0.2, five seeds, and a split where the best guess of training paid least in tests
 ([splits](splits.md)). Success at the last of four tasks, paired by seed:
 """
+CODE_HEAD = ["demonstrated tasks", "policy", "tasks solved (TGC)", "packs solved whole (SGC)", "turns"]
+CODE_POLICIES = {
+    "random": "random calls",
+    "warm_start_t0.0": "SmolLM2, T=0",
+    "warm_start_t0.3": "SmolLM2, T=0.3",
+    "warm_start": "SmolLM2, T=1",
+    "oracle": "informed play",
+}
 CODE = """
-**No model writes code here yet.** At LOOP's setting (`experiment/loop_apps_8b`) a task of informed play takes {turns:.1f} turns, of
-whose {whole:,.0f} letters the player writes {written:,.0f}; {new:.0%} of its words are in no earlier demonstration. The random
-player solves {random:.1%}, so that reward has nothing to begin with but a warm start.
+## A language model that writes code
+
+**Does SmolLM2-135M-Instruct solve tasks by code, and is anything left for reward?** After 56 demonstrated tasks it solves nearly
+all of this small setting, so little is left; untrained it solved none of 12 tasks, and no answer was well-formed.
+
+    python -m cod_lightning test --config examples/studies/apps_code.yaml --trainer.default_root_dir runs/code/56
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code/56
+
+Two kinds of tasks that need no habit (`new_todo`, `contact_moves`), no quirks, no contexts; SmolLM2 writes every call, with
+passwords, tokens and ids that differ in every task. 12 packs of 3 test tasks, one seed, intervals over packs. An update of the warm
+start (`--warm_start.num_updates`) has 4 demonstrated tasks.
+"""
+CODE_READING = """
+- **It writes code**: `user.passwords()`, `contacts.login(password='k9ggkmwe')`, `contacts.search(label='neighbour',
+  token='contacts-8733')`, `contacts.update(id=16, city='Graz', token='contacts-8733')`, `user.done()`.
+- **What fails is copying**: for a partner it searched for `paternal`, for the password `ssmc2sxv` it gave `smc2sxv`; once wrong it
+  invents ids and ends.
+- **LOOP was not trained here.** The greedy warm start leaves nothing above it in this setting; harder tasks, or fewer
+  demonstrations, are the next measurement.
+- At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
+  player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a scripted plan carries a word out through the same calls and checks.
-- Language models here, and a model as the user, are not measured.
+- Of a language model only what stands above is measured; a model as the user is not.
 """
