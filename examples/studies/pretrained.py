@@ -150,8 +150,7 @@ of 40 whose demonstrated players looked up at .8 of their turns (`follow` .8, `c
 - **A writer is paid only where its notes are read.** In the earlier run contexts were hardly read when training began: a right
   note more was worth +.027 [-.002, .057] of the later reward among siblings, and reward unlearned writing. Where demonstrated
   players read, it is worth +.080 [.028, .133]; notes do not vanish, and reward rises.
-- **Not shown yet**: an end, an evaluation, further seeds. A full disk ended the run. The H200's figures above are of notes of .3 and
-  players that look up at .8.
+- **Not shown yet**: an end, an evaluation, further seeds.
 - 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 60 to 90 s; 10 GB.
 
 ## Limits
