@@ -132,7 +132,7 @@ SMALL = Sizes(
     repeats=1,
     device="cpu",
     gap_prompts=2,
-    smoke=("--data.val_packs", "2", "--data.packs_per_rollout", "4", "--data.group_size", "4"),
+    smoke=("--data.val_packs", "2", "--data.packs_per_rollout", "8", "--data.group_size", "4"),
 )
 
 
