@@ -160,7 +160,7 @@ CODE = """
 ## A language model that writes code
 
 **Does SmolLM2-135M-Instruct solve tasks by code, and is anything left for reward?** After 56 demonstrated tasks it solves nearly
-all of this small setting, so little is left; untrained it solved none of 12 tasks, and no answer was well-formed.
+all of this small setting, after 24 half at T=0; untrained it solved none of 12 tasks, and no answer was well-formed.
 
     python -m cod_lightning test --config examples/studies/apps_code.yaml --trainer.default_root_dir runs/code/56
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code/56
@@ -174,8 +174,7 @@ CODE_READING = """
   token='contacts-8733')`, `contacts.update(id=16, city='Graz', token='contacts-8733')`, `user.done()`.
 - **What fails is copying**: for a partner it searched for `paternal`, for the password `ssmc2sxv` it gave `smc2sxv`; once wrong it
   invents ids and ends.
-- **LOOP was not trained here.** The greedy warm start leaves nothing above it in this setting; harder tasks, or fewer
-  demonstrations, are the next measurement.
+- **LOOP is not trained here yet.** After 56 tasks the greedy warm start leaves nothing above it; after 24 it leaves half.
 - At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
   player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
