@@ -174,7 +174,8 @@ CODE_READING = """
   token='contacts-8733')`, `contacts.update(id=16, city='Graz', token='contacts-8733')`, `user.done()`.
 - **What fails is copying**: for a partner it searched for `paternal`, for the password `ssmc2sxv` it gave `smc2sxv`; once wrong it
   invents ids and ends.
-- **LOOP is not trained here yet.** After 56 tasks the greedy warm start leaves nothing above it; after 24 it leaves half.
+- **LOOP is not trained here yet.** After 56 tasks the greedy warm start leaves nothing above it; after 24 it leaves half, and
+  reward can begin: in a first rollout one try in seven succeeds (.15), one of six in every second task (.50; 8 tasks of training).
 - At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
   player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """
