@@ -21,7 +21,7 @@ from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Too
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.ranges import Count, Natural
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
@@ -31,7 +31,7 @@ from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
-    parser.add_argument("--num_tasks", type=Count, default=4, help="N, tasks of the pack.")
+    parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
     text = "Which pack, from 0 on; null draws one."
     parser.add_argument("--index", type=Natural | None, default=None, help=text)
     players = Literal["you", "random", "scripted", "oracle"]

@@ -7,13 +7,13 @@ from cod_lightning.commands.from_run import SAMPLED, built, model_of
 from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.play import Audience
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.ranges import Count, Natural
+from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
 
 _OPTIONS: Options = SAMPLED | {
-    "num_tasks": (Count | None, None, "N; null: data.pack_size."),
+    "num_tasks": (int | None, None, "N; null: data.pack_size."),
     "index": (Natural, 0, "Which pack, from 0 on."),
 }
 

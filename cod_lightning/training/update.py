@@ -130,7 +130,7 @@ class UpdateStats:
 
 
 Sums = dict[str, dict[str, float]]
-"""Of micro-batches: those of the update, of its terms and of its mismatch, by name; of the mismatch's max_gap the largest."""
+"""Of micro-batches: those of the update, of its terms and of its mismatch, by name; of what begins with `max_` the largest."""
 
 
 def added(one: Sums, other: Sums) -> Sums:
@@ -142,7 +142,6 @@ def added(one: Sums, other: Sums) -> Sums:
     found: Sums = {}
     for of in one | other:
         a, b = one.get(of, {}), other.get(of, {})
-        found[of] = {name: a.get(name, 0.0) + b.get(name, 0.0) for name in a | b}
-        if of == "mismatch" and found[of]:
-            found[of]["max_gap"] = max(a.get("max_gap", 0.0), b.get("max_gap", 0.0))
+        both = {name: (a.get(name, 0.0), b.get(name, 0.0)) for name in a | b}
+        found[of] = {name: max(pair) if name.startswith("max_") else pair[0] + pair[1] for name, pair in both.items()}
     return found
