@@ -195,9 +195,9 @@ class Probes:
         bound = max(_LEAST_APART, _TIMES_APART * self._apart)
         for index in range(max(gathered(len(own)))):
             replica = own[min(index, len(own) - 1)]
-            for some in (slice(None, None, _FEW), slice(None)):
-                said = _answers(replica, prompt, ends[some])
-                lag, off = self._lag(said, now.logprobs[some], some), _apart(said, now.logprobs[some])
+            for asked in (slice(None, None, _FEW), slice(None)):
+                said = _answers(replica, prompt, ends[asked])
+                lag, off = self._lag(said, now.logprobs[asked], asked), _apart(said, now.logprobs[asked])
                 if lag.fresh and off <= bound:
                     break
             self._check_lag(replica, lag, len(said))
@@ -215,12 +215,12 @@ class Probes:
             self.last = now.logprobs[:, some]
         return moved
 
-    def _lag(self, said: list[Completion], now: Float[Tensor, "S V"], some: slice) -> Lag:
+    def _lag(self, said: list[Completion], now: Float[Tensor, "S V"], asked: slice) -> Lag:
         """Of the replica that gave these answers, against the reference; none where there is no reference yet."""
         if self._left is None:
             return Lag(0.0, 0.0)
         ids, engine = _sampled(said)
-        of = [logprobs[torch.arange(len(ids)), ids] for logprobs in (now, self._left.logprobs[some])]
+        of = [logprobs[torch.arange(len(ids)), ids] for logprobs in (now, self._left.logprobs[asked])]
         return Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
 
     def _check_lag(self, replica: Engine, lag: Lag, num_tokens: int) -> None:
