@@ -11,8 +11,8 @@ import yaml
 from rich.text import Text
 
 from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.from_run import SAMPLED, built, model_of
-from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
