@@ -77,7 +77,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     finally:
         store.close()
         if report := cli.datamodule.engine.report():
-            console.print(Text(report))
+            console.print(report)
     return 0
 
 

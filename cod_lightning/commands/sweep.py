@@ -206,7 +206,6 @@ def _failures(jobs: Sequence[Job]) -> int:
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Table
-    from rich.text import Text
 
     from cod_lightning.reports.sweeps.compare import compare, write_results
     from cod_lightning.reports.sweeps.page import page, summary
@@ -219,15 +218,13 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))
     screen = Screen()
     for sweep in sweeps:
-        screen.print(Text(f"\n{sweep['config']}, suite {sweep['suite']}:"))
+        screen.print(f"\n{sweep['config']}, suite {sweep['suite']}:")
         head, lines = summary(sweep)
-        table = Table(box=None, pad_edge=False)
-        for one in head:
-            table.add_column(Text(one))
+        table = Table(*head, box=None, pad_edge=False)
         for line in lines:
-            table.add_row(*map(Text, line))
+            table.add_row(*line)
         screen.print(table)
         for note in sweep["notes"]:
-            screen.print(Text(f"Note: {note}"))
+            screen.print(f"Note: {note}")
     print(f"\nWritten to {stem}.json and .md")
     return 0
