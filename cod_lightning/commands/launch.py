@@ -18,6 +18,9 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jsonargparse.typing import Path_fr
 
+from cod_lightning.checkpoints.changes import check_changes
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.folder import newest
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import TrainCLI, built
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
@@ -80,6 +83,8 @@ def run(argv: Sequence[str]) -> int:
     cli.check_played(elsewhere=True)
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
     content = yaml.safe_dump(cli.asked, sort_keys=False)
+    if (path := newest(root / "checkpoints", needed=False)) is not None:  # else the job is refused after it has waited
+        check_changes(read_checkpoint(path), content, num_processes(cli.asked_trainer), accepted=asked.accept_changes)
     # named by what it holds: a job that waits trains what it was launched with, whatever is launched next
     config = f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"
     text = rendered(
