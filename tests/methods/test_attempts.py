@@ -96,7 +96,10 @@ def test_fraction_and_positions_say_where_and_the_identity_decides():
     counts = [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
     assert 10 < sum(counts) < 46  # of 56
     assert counts == [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
-    assert len(set(counts)) > 1, "siblings and packs are drawn apart"
+    assert len(set(counts[:4])) > 1, "siblings are drawn apart"
+    both = lives(live(Counterfactual(attempts=1, fraction=0.5, program=half), num_tasks=8))
+    places = [[[a.episode.position for a in life.attempts if a.kind is kind] for life in both] for kind in AttemptKind]
+    assert places[0] != places[1], "kinds are drawn apart"
 
 
 def test_every_attempt_has_noise_of_its_own():

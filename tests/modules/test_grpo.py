@@ -150,6 +150,14 @@ def accumulated(module, batch, budget):
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
 
 
+def test_replayed_rows_say_nothing_of_how_far_the_engine_is_from_the_policy(trained):
+    module, batch = trained
+    batch = replace(batch, is_replayed=torch.arange(len(batch)) % 3 == 0)
+    update = plan_update(batch, module.loss, every_row=True, seed=0)
+    found = module._accumulate(batch, update, [update.rows])["mismatch"]
+    assert found["tokens"] == int(batch.action_mask[~batch.is_replayed].sum())
+
+
 OF_EACH_KIND = ("rec", "dapo", "loop turn", "nft", "sdpo", "clip cov", "kl cov")
 """Of losses: by token, by turn, by what becomes of an episode, over pairs, by marks of the whole update."""
 MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl cov": KLCov(penalised_fraction=0.2)}
@@ -327,6 +335,18 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
     places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1) for rank in (0, 1)]
     assert len({drawn(*place) for place in places}) == len(places)
     assert drawn(1, 1, 1) == drawn(1, 1, 1)
+
+
+def test_what_a_loss_marks_is_drawn_anew_in_every_update(tmp_path):
+    seeds = []
+
+    class Noting(ClipCov):
+        def mark(self, tokens, seed):
+            seeds.append(seed)
+            return super().mark(tokens, seed)
+
+    fit(tmp_path, max_steps=3, loss=Noting())
+    assert len(set(seeds)) == 3
 
 
 def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):
