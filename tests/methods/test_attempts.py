@@ -1,5 +1,6 @@
 """Attempts from a snapshot: same moment, other noise, and a lifecycle that does not notice."""
 
+import copy
 import random
 from dataclasses import replace
 
@@ -115,6 +116,22 @@ def test_every_attempt_has_noise_of_its_own():
     for number in range(4):
         assert len({of for of in extra if of.endswith(f"+{number}")}) == 4 * 3
     assert len({seed for _, seed in asked}) == len(asked)
+
+
+def test_the_world_of_every_attempt_is_a_copy_of_its_own_that_is_closed_after_it():
+    opened, closed = [], []
+
+    class Counted(Ledger):
+        def __deepcopy__(self, memo):
+            opened.append(copy.copy(self))
+            return opened[-1]
+
+        def close(self):
+            closed.append(self)
+
+    live(EVERYWHERE, world=Counted())
+    assert len(opened) == 4 * (1 + 3 * 4)
+    assert sorted(map(id, closed)) == sorted(map(id, opened))
 
 
 def test_nothing_is_attempted_once_an_episode_has_failed():

@@ -99,7 +99,9 @@ def test_a_comparison_that_hangs_is_broken_off_and_a_refusal_ends_the_run():
         play(order=Does(raising(EngineRefused("a wrong key"))))
 
 
-def test_a_lifecycle_without_siblings_is_compared_with_nothing():
+def test_two_siblings_are_compared_and_a_lifecycle_without_any_with_nothing():
+    for place in places(play(num_siblings=2, order=Does(numbered, kinds=BOTH))):
+        assert [one.parts["order"] for one in place] == [0.0, 1.0]
     assert play(num_siblings=1, order=Does(raising(AssertionError("asked")))) == play(num_siblings=1)
 
 
