@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.base import Words
+from cod_lightning.contexts.base import TextState, Words
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -111,6 +111,18 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
         assert all(one.success for one in life.episodes if one.kind is EpisodeKind.WRITE)
     assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
     assert min(said.count(text) for text in said) > 10
+
+
+def test_solve_episodes_of_a_proposal_are_demonstrated_as_if_no_other_had_come_before():
+    class Marking(HintContext):
+        def feedback(self, state, episode):
+            return TextState(f"{state.text} want={COLOURS[0]}".strip())
+
+    world, program = Levers(protocol="compact"), ProposeAndSolve(solves=2)
+    data = DemonstrationDataModule(world, Marking(protocol="compact"), program, num_updates=1, num_packs=3)
+    set_up(data)
+    solves = [one for index in range(3) for one in data._demonstrate(index).lifecycles[0].solves]
+    assert not any("want=" in one.context_before for one in solves)
 
 
 def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_in_the_vocabulary():

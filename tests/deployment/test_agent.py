@@ -12,6 +12,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import InTask, Intervention, Prepared, Stored, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
+from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
@@ -164,8 +165,15 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
     assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
 
 
-def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
+def test_an_agent_that_died_before_its_update_does_that_first(tmp_path, monkeypatch):
     agent, pack = _agent(tmp_path / "a")
+    sample, seeds = ScriptedEngine.generate, []
+
+    async def noted(self, request):
+        seeds.append(request.noise_seed)
+        return await sample(self, request)
+
+    monkeypatch.setattr(ScriptedEngine, "generate", noted)
 
     def die(episode):
         raise InterruptedError(episode.kind)
@@ -177,7 +185,9 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     again, _ = _agent(tmp_path / "a")
     again.resume(list(pack.tasks[:1]))
     whole, _ = _agent(tmp_path / "b")
+    num = len(seeds)
     whole.solve(pack.tasks[0])
+    assert seeds[num:] == seeds[:num], "the noise is that of an agent that did not die"
     assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
     assert again.context == whole.context != ""
 
