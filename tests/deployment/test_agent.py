@@ -30,6 +30,7 @@ from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.cases import each
@@ -375,6 +376,21 @@ def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, p
     assert again.solve(pack.tasks[2]).position == 2
     stored = [(one.episode.kind.value, one.episode.position) for one in again.store.episodes()]
     assert stored == [(kind, position) for position in range(3) for kind in kinds]
+
+
+def test_attempts_are_made_beside_the_task_at_hand_and_beside_none_of_those_before(tmp_path, monkeypatch):
+    fork, forked = Life.fork, []
+
+    def noted(self, task, *how):
+        forked.append(task.id)
+        fork(self, task, *how)
+
+    monkeypatch.setattr(Life, "fork", noted)
+    agent, pack = _agent(tmp_path, program=BestOfN(n=3))
+    first, second = pack.tasks[:2]
+    for task in (first, second):
+        agent.solve(task)
+    assert forked == [first.id, first.id, second.id, second.id]
 
 
 @dataclass(frozen=True)

@@ -260,6 +260,18 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
         assert logged["train/divergence"] == pytest.approx(divergence, rel=1e-3)
 
 
+def test_the_reference_stays_the_policy_that_training_began_with(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, max_steps=3, lr=1e-2, terms=[KL(coefficient=0.3)])
+    batch = recorder.batches[2]  # of the second rollout
+    for row in range(3):
+        ids = batch.token_ids[row, : batch.lengths[row]]
+        logprobs = torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1).detach()
+        for t in batch.action_mask[row].nonzero().flatten().tolist():
+            assert float(batch.scores["reference"][row, t]) == pytest.approx(float(logprobs[t - 1, ids[t]]), abs=1e-5)
+    apart = (batch.scores["reference"] - batch.behaviour_logprobs)[batch.action_mask]
+    assert apart.abs().max() > 1e-3
+
+
 class Asked(Scorer):
     """Notes whether gradients were on; every token is as likely as any, and every third one has no score."""
 

@@ -150,7 +150,9 @@ def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compa
                 raise ValueError("no")
             return 0.0
 
-    (group,) = play(num_packs=1, fails=Fails(), order=Does(numbered))
+    (plain,), (group,) = play(num_packs=1), play(num_packs=1, fails=Fails(), order=Does(numbered))
+    for one, own in zip(group.lifecycles, plain.lifecycles, strict=True):
+        assert one.solves[0].turns == own.solves[0].turns, "each sibling keeps its own episodes"
     kept = [one for one in group.lifecycles if one.episodes[0].reward is not None]
     assert [one.solves[1].parts["order"] for one in kept] == scores
     assert sum("no sibling is left" in one.episodes[0].error for one in group.lifecycles) == (most == 3)
