@@ -15,6 +15,7 @@ from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward
 from cod_lightning.rewards.base import rewards_of
@@ -197,6 +198,7 @@ def test_siblings_of_other_lengths_are_compared_where_there_are_several():
 )
 def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
     check_siblings(rewards_of({"form": FormatReward()}), program, 4)
-    check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), ConnectTheDots(), 4)
+    for of_pack in (ConnectTheDots(), PlanAndSolve()):
+        check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), of_pack, 4)
     with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* none with data\.program="):
         check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), program, 4)

@@ -124,6 +124,8 @@ def test_what_a_checkpoint_keeps_ahead_in_another_form_is_played_again():
     assert flying.rollouts.in_flight.groups.begun == []
     assert len(flying.runner.ahead) == 0
     other = kept | {"ahead": [], "in_flight": [{"choice": {"index": 4}, "rollout": 0, "lines": None, "seconds": 0.0}]}
+    flying.rollouts.load_state_dict(other)
+    assert flying.rollouts.state_dict()["in_flight"] == other["in_flight"], "kept until the engine serves"
     whole.rollouts.load_state_dict(other)
     whole.next(1)
     for one in (whole, flying):
