@@ -2,6 +2,8 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import lightning as L
 import pytest
@@ -110,6 +112,21 @@ def test_the_best_checkpoints_are_kept_beside_the_newest_also_by_a_run_that_was_
     kept = scored(tmp_path, values, best, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
     assert names(kept) == ["best.ckpt", "last.ckpt", *(f"update-{n:08}.ckpt" for n in sorted({*ordered[:2], 7}))]
     assert os.readlink(kept.folder.path / "best.ckpt") == f"update-{ordered[0]:08}.ckpt"
+
+
+def test_a_state_is_saved_once_and_again_after_a_validation_which_changes_it(tmp_path, monkeypatch):
+    kept, written = RunCheckpoint(tmp_path), []
+    monkeypatch.setattr(kept, "_write", lambda trainer: written.append(trainer.global_step))
+    strategy = SimpleNamespace(barrier=lambda: None)
+    trainer: Any = SimpleNamespace(
+        global_step=4, loggers=[], is_global_zero=True, strategy=strategy, sanity_checking=False
+    )
+    kept.save(trainer)
+    kept.save(trainer)
+    assert written == [4]
+    kept.on_validation_end(trainer, Line())
+    kept.save(trainer)
+    assert written == [4, 4]
 
 
 def test_a_metric_that_is_not_logged_is_refused_with_those_that_are(tmp_path):

@@ -139,8 +139,10 @@ def test_a_resumed_run_has_the_lines_of_an_uninterrupted_one_behind_one_that_was
     trainer.save_checkpoint(tmp_path / "last.ckpt")
     path = tmp_path / "lifecycles" / "train_logprobs.jsonl"
     path.write_text(path.read_text() + dump(records(tmp_path)[-1])[:60])
-    fit(tmp_path, resume=tmp_path / "last.ckpt")
+    *_, resumed = fit(tmp_path, resume=tmp_path / "last.ckpt")
     assert values(records(tmp_path)) == values(records(run[0]))
+    (transcripts,) = (one for one in resumed.callbacks if isinstance(one, Transcripts))  # pyright: ignore
+    assert set(transcripts.state_dict()["followed"].values()) == {2}, "packs of the latest rollout, which began at 2"
 
 
 def test_a_new_run_begins_its_file_anew(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ class SleepyEngine(TransformersEngine):
         return await super().generate(request)
 
 
+def test_a_run_that_goes_on_samples_as_the_version_that_it_had(tmp_path):
+    sync, updates = WeightSync(self_test=None), Updates()
+    sync.load_state_dict({"policy_version": 3, "last_gap": None, "last_sync_s": 0.0})
+    small_fit(tmp_path, sync, updates, rollouts_per_epoch=1)
+    assert {version for batch in updates.batches for version in batch.policy_version.tolist()} == {3}
+
+
 def fit(folder, engine, sync):
     logged = Updates("")
     small_fit(folder, sync, logged, engine=engine, lr=1e-1, rollouts_per_epoch=3)

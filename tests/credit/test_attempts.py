@@ -19,6 +19,7 @@ def attempt(kind, position, success, num_tokens=2, num_turns=1):
 def groups():
     plain = [records.group(name, [[True, False, True]] * 2) for name in ("a", "b")]
     beside = {
+        (0, 0): [attempt(WITHOUT, 2, True)],
         (0, 1): [attempt(WITH, 1, True, num_tokens=3), attempt(WITHOUT, 1, None)],
         (1, 0): [attempt(WITHOUT, 2, False, num_tokens=5)],
         (1, 1): [attempt(WITH, 2, False, num_tokens=2, num_turns=4), attempt(WITH, 1, None, num_turns=0)],
@@ -37,13 +38,13 @@ def groups():
 def test_the_table_names_the_solve_episode_beside_each_attempt_and_holds_reward_kind_and_tokens():
     table = credit_table(groups())
     extra = slice(2 * 2 * 5, None)
-    assert table.place[extra].tolist() == [[0, 1, 2], [0, 1, 2], [1, 0, 4], [1, 1, 4], [1, 1, 2]]
+    assert table.place[extra].tolist() == [[0, 0, 4], [0, 1, 2], [0, 1, 2], [1, 0, 4], [1, 1, 4], [1, 1, 2]]
     assert table.place[table.parent[extra]].tolist() == table.place[extra].tolist()
     assert (table.parent[: table.num_own] == -1).all()
-    assert table.trained[extra].tolist() == [True, False, False, True, True]
-    assert table.rewards[extra].tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
-    assert table.valid[extra].tolist() == [True, False, True, True, False]
-    assert table.action_counts[extra].tolist() == [3, 2, 5, 8, 0]
+    assert table.trained[extra].tolist() == [False, True, False, False, True, True]
+    assert table.rewards[extra].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert table.valid[extra].tolist() == [True, True, False, True, True, False]
+    assert table.action_counts[extra].tolist() == [2, 3, 2, 5, 8, 0]
 
 
 def test_attempts_that_count_are_compared_with_their_episode_by_losses_that_compare_siblings_and_others_as_before():
@@ -60,7 +61,7 @@ def test_attempts_that_count_are_compared_with_their_episode_by_losses_that_comp
 def test_rows_of_an_attempt_have_a_number_that_no_episode_of_a_lifecycle_has():
     own = groups()
     batch = collate(segments_of(own), credit_table(own), {"a": 0, "b": 1}, pad_id=0)
-    assert sorted(set(batch.episode[batch.is_attempt].tolist())) == [20, 23]
+    assert sorted(set(batch.episode[batch.is_attempt].tolist())) == [21, 24]
     assert int(batch.is_attempt.sum()) == 1 + 4, "an attempt of four turns that do not extend one another"
     assert not set(batch.episode[batch.is_attempt].tolist()) & set(batch.episode[~batch.is_attempt].tolist())
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.base import Words
+from cod_lightning.contexts.base import TextState, Words
 from cod_lightning.datamodules import DemonstrationDataModule
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -54,6 +54,17 @@ def test_the_loss_falls_and_no_word_is_unknown(world):
     assert all((batch.token_ids != unknown).all() for batch in updates.batches)
 
 
+def test_the_rate_of_a_warm_start_rises_for_its_warm_up_and_falls_to_0_with_its_last_update():
+    class Rates(Updates):
+        def on_train_batch_end(self, trainer, *more):
+            self.values.append(trainer.optimizers[0].param_groups[0]["lr"])  # of the update to come
+
+    data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), num_updates=8, num_packs=3)
+    rates = Rates()
+    quiet_trainer(None, rates).fit(WarmStartModule(TinyPolicy(**SMALL), lr=1.0, warmup_updates=4), data)
+    assert rates.values == pytest.approx([min((n + 1) / 4, 1 - n / 8) for n in range(1, 9)])
+
+
 def test_a_warm_start_that_comes_to_no_number_ends_before_it_is_kept_for_later_runs():
     with pytest.raises(
         NonFiniteLoss, match=r"gradient's norm is (nan|inf) at optimizer update \d+; .* Lower model\.lr"
@@ -82,6 +93,8 @@ def test_demonstrated_contexts_do_not_come_from_the_task_before():
         for j in range(3)
     ]
     assert sum(after == before for after, before in pairs) < 0.1 * len(pairs)
+    begun = [group.lifecycles[0].solves[0].context_before for group in groups]
+    assert len(set(begun)) > 10, "packs are drawn apart"
 
 
 def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_as_likely():
@@ -98,6 +111,18 @@ def test_proposals_are_demonstrated_before_the_tasks_of_a_round_and_any_task_is_
         assert all(one.success for one in life.episodes if one.kind is EpisodeKind.WRITE)
     assert {text: said.count(text) for text in said}.keys() == {f"want={colour}" for colour in COLOURS}
     assert min(said.count(text) for text in said) > 10
+
+
+def test_solve_episodes_of_a_proposal_are_demonstrated_as_if_no_other_had_come_before():
+    class Marking(HintContext):
+        def feedback(self, state, episode):
+            return TextState(f"{state.text} want={COLOURS[0]}".strip())
+
+    world, program = Levers(protocol="compact"), ProposeAndSolve(solves=2)
+    data = DemonstrationDataModule(world, Marking(protocol="compact"), program, num_updates=1, num_packs=3)
+    set_up(data)
+    solves = [one for index in range(3) for one in data._demonstrate(index).lifecycles[0].solves]
+    assert not any("want=" in one.context_before for one in solves)
 
 
 def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_in_the_vocabulary():

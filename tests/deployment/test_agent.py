@@ -12,6 +12,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import InTask, Intervention, Prepared, Stored, TextState
 from cod_lightning.deployment import ContextStore, DeployedAgent
+from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
@@ -29,6 +30,7 @@ from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.cases import each
@@ -164,8 +166,15 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
     assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
 
 
-def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
+def test_an_agent_that_died_before_its_update_does_that_first(tmp_path, monkeypatch):
     agent, pack = _agent(tmp_path / "a")
+    sample, seeds = ScriptedEngine.generate, []
+
+    async def noted(self, request):
+        seeds.append(request.noise_seed)
+        return await sample(self, request)
+
+    monkeypatch.setattr(ScriptedEngine, "generate", noted)
 
     def die(episode):
         raise InterruptedError(episode.kind)
@@ -177,7 +186,9 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     again, _ = _agent(tmp_path / "a")
     again.resume(list(pack.tasks[:1]))
     whole, _ = _agent(tmp_path / "b")
+    num = len(seeds)
     whole.solve(pack.tasks[0])
+    assert seeds[num:] == seeds[:num], "the noise is that of an agent that did not die"
     assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
     assert again.context == whole.context != ""
 
@@ -365,6 +376,21 @@ def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, p
     assert again.solve(pack.tasks[2]).position == 2
     stored = [(one.episode.kind.value, one.episode.position) for one in again.store.episodes()]
     assert stored == [(kind, position) for position in range(3) for kind in kinds]
+
+
+def test_attempts_are_made_beside_the_task_at_hand_and_beside_none_of_those_before(tmp_path, monkeypatch):
+    fork, forked = Life.fork, []
+
+    def noted(self, task, *how):
+        forked.append(task.id)
+        fork(self, task, *how)
+
+    monkeypatch.setattr(Life, "fork", noted)
+    agent, pack = _agent(tmp_path, program=BestOfN(n=3))
+    first, second = pack.tasks[:2]
+    for task in (first, second):
+        agent.solve(task)
+    assert forked == [first.id, first.id, second.id, second.id]
 
 
 @dataclass(frozen=True)

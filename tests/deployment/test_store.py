@@ -250,6 +250,13 @@ def test_a_delta_makes_the_text_again(parts, rng):
     assert patched(after, delta(after, before)) == before
 
 
+def test_of_a_text_in_which_one_letter_changed_a_delta_has_that_letter_alone():
+    before = "the first door is red, and behind it a lamp is green"
+    for at in range(len(before)):
+        parts = delta(before, f"{before[:at]}#{before[at + 1 :]}")
+        assert [part for part in parts if isinstance(part, str)] == ["#"]
+
+
 @each("parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]])
 def test_a_delta_that_would_copy_twice_or_beyond_the_text_is_refused(parts):
     with pytest.raises((TypeError, ValueError)):

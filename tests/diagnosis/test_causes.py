@@ -122,6 +122,13 @@ def test_a_cause_is_the_first_that_is_named(name):
     assert found[0].cause == name, [one.cause for one in found]
 
 
+def test_what_the_engine_lacks_is_the_adapter_where_one_is_trained():
+    run = HAVE["sampler not synced"]
+    adapted = replace(run, config={**run.config, "model": {"policy": {"class_path": "LoRAPolicy"}}})
+    found = [BY_NAME["sampler not synced"]().seen(one) for one in (run, adapted)]
+    assert ["adapter" in what for what, _ in found] == [False, True]
+
+
 @each(
     "below",
     [

@@ -133,6 +133,7 @@ def test_a_p_value_is_that_of_the_interval() -> None:
 
 def test_of_many_comparisons_those_are_named_that_survive_holm_s_correction() -> None:
     assert holm({"a": 0.02, "b": 0.02, "c": math.nan}) == ["a", "b"], "0.02 is at most 0.05 / 2"
+    assert holm({"a": 0.05, "b": 0.01}) == ["b", "a"], "0.05 is at most 0.05"
     assert holm({"a": 0.03, "b": 0.02, "c": 0.2}) == []
     many = {str(n): 0.04 for n in range(56)} | {"one": 0.0008}
     assert holm(many) == ["one"]

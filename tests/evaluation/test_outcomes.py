@@ -11,6 +11,8 @@ def test_a_failed_episode_is_missing_and_never_a_reward_of_0() -> None:
     outcomes = Outcomes.of([lifecycle("a", (True, None)), lifecycle("b", (False, True))])
     assert np.isnan(outcomes.rewards).tolist() == [[False, True], [False, False]]
     assert np.isnan(outcomes.success[0, 1])
+    assert outcomes.malformed is not None
+    assert np.isnan(outcomes.malformed).tolist() == [[False, True], [False, False]]
     assert position_means(outcomes.rewards).tolist() == [0.5, 1.0]
 
 

@@ -32,12 +32,12 @@ class Direct:
 
 
 def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for the policy knows the rule at 0.7 and guesses elsewhere."""
+    """A stand-in for the policy knows the rule at 0.7, in an earlier suite at 0.9, and guesses elsewhere."""
     heat: dict[str, float] = {}
 
     def by_heat(suite, condition, packs, setting, trained=()):
         heat[condition.name] = setting.sampler.temperature
-        kind = ConditionKind.ORACLE if setting.sampler.temperature == 0.7 else ConditionKind.RANDOM
+        kind = ConditionKind.ORACLE if setting.sampler.temperature in (0.7, 0.9) else ConditionKind.RANDOM
         lives = play_reference(WORLD, packs, kind, HintContext("compact"))
         return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
 
@@ -45,9 +45,10 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
     player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
     sampler = scripted_sampler(Echo(), MECHANISM)
     found = {}
-    for condition in SUITE.conditions():
-        here = Setting(env=WORLD, mechanism=MECHANISM, sampler=replace(sampler, temperature=condition.temperature))
-        found[condition.name] = player.play(SUITE, condition, here)
+    for suite in (replace(SUITE, name="earlier", num_packs=4, warm_start_temperatures=(0.9,)), SUITE):
+        for condition in suite.conditions():
+            here = Setting(env=WORLD, mechanism=MECHANISM, sampler=replace(sampler, temperature=condition.temperature))
+            found[condition.name] = player.play(suite, condition, here)
     assert heat["warm_start_blanked"] == found["warm_start_blanked"].condition.temperature == 0.7
     outcomes = found["trained"].outcomes
     rules = dict(zip(outcomes.pack_ids, outcomes.rules, strict=True))

@@ -26,6 +26,7 @@ WIDTH = 14
 def _flash(module, query, key, value, attention_mask, cu_seq_lens_q, cu_seq_lens_k, max_length_q, **options):
     """What flash attention does with rows that it is told the ends of; its kernel is for GPUs."""
     ends = cu_seq_lens_q.tolist()
+    assert (ends[0], ends[-1]) == (0, query.shape[2]), "all of the rows, and nothing else"
     assert (attention_mask, cu_seq_lens_q.dtype, cu_seq_lens_k.tolist()) == (None, torch.int32, ends)
     assert max(end - begin for begin, end in pairwise(ends)) <= max_length_q
     rows = [

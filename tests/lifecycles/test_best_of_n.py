@@ -1,5 +1,6 @@
 """Best of n: attempts that differ by noise alone, credit among them, the best one teaches; pass@k against all subsets."""
 
+import asyncio
 import io
 import itertools
 import json
@@ -18,12 +19,13 @@ from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.results import results_of
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
-from cod_lightning.lifecycles import ConnectTheDots, outline
+from cod_lightning.lifecycles import Agent, ConnectTheDots, outline
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored, Counterfactual
-from cod_lightning.types import AttemptKind, EpisodeKind
+from cod_lightning.types import AttemptKind, EpisodeKind, EpisodeStatus
+from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.methods.test_attempts import live
@@ -57,6 +59,24 @@ def test_the_context_is_rewritten_in_view_of_the_best_attempt_and_of_its_own_amo
                 asked = updated.turns[0].observation
                 assert asked.endswith(best.feedback)
     assert others, "in some task an attempt was better than the lifecycle's own"
+
+
+def test_an_attempt_that_failed_is_not_the_best_one_where_all_rewards_are_below_0():
+    solved, rewritten = records.episode(reward=-1.0), []
+    lost = records.episode(status=EpisodeStatus.FAILED, reward=None)
+
+    class Known(Agent):
+        async def solve(self, task, **_):
+            return solved
+
+        async def attempts(self):
+            return [lost]
+
+        async def rewrite(self, solved, **_):
+            rewritten.append(solved)
+
+    asyncio.run(BestOfN(n=2)(Known(), records.pack("p", 2)))
+    assert rewritten == [solved]
 
 
 def test_attempts_are_credited_by_the_others_from_their_context():

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from cod_lightning.contexts.base import InTask
+from cod_lightning.contexts.base import Entries, InTask
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
@@ -53,6 +54,15 @@ def test_an_act_is_carried_out_unseen_by_the_environment_and_leaves_the_dialogue
     assert "2=down" in history.messages[0].content
     assert "1=up" not in history.messages[0].content
     assert beside(context, InTask).before_turn(history.state, "lake", said, TOKENS) is None
+
+
+def test_of_its_entries_those_are_shown_that_the_task_was_shown_in_full():
+    context = ActsContext("compact")
+    state = structs.replace(begun(context, "1=up", "2=down"), seen=(2,))
+    assert [(one.text, one.shown) for one in beside(context, Entries).entries(state)] == [
+        ("1=up", False),
+        ("2=down", True),
+    ]
 
 
 @PROTOCOLS

@@ -1,5 +1,6 @@
 """Attempts from a snapshot: same moment, other noise, and a lifecycle that does not notice."""
 
+import copy
 import random
 from dataclasses import replace
 
@@ -96,7 +97,10 @@ def test_fraction_and_positions_say_where_and_the_identity_decides():
     counts = [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
     assert 10 < sum(counts) < 46  # of 56
     assert counts == [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
-    assert len(set(counts)) > 1, "siblings and packs are drawn apart"
+    assert len(set(counts[:4])) > 1, "siblings are drawn apart"
+    both = lives(live(Counterfactual(attempts=1, fraction=0.5, program=half), num_tasks=8))
+    places = [[[a.episode.position for a in life.attempts if a.kind is kind] for life in both] for kind in AttemptKind]
+    assert places[0] != places[1], "kinds are drawn apart"
 
 
 def test_every_attempt_has_noise_of_its_own():
@@ -112,6 +116,22 @@ def test_every_attempt_has_noise_of_its_own():
     for number in range(4):
         assert len({of for of in extra if of.endswith(f"+{number}")}) == 4 * 3
     assert len({seed for _, seed in asked}) == len(asked)
+
+
+def test_the_world_of_every_attempt_is_a_copy_of_its_own_that_is_closed_after_it():
+    opened, closed = [], []
+
+    class Counted(Ledger):
+        def __deepcopy__(self, memo):
+            opened.append(copy.copy(self))
+            return opened[-1]
+
+        def close(self):
+            closed.append(self)
+
+    live(EVERYWHERE, world=Counted())
+    assert len(opened) == 4 * (1 + 3 * 4)
+    assert sorted(map(id, closed)) == sorted(map(id, opened))
 
 
 def test_nothing_is_attempted_once_an_episode_has_failed():

@@ -54,6 +54,13 @@ def test_self_imitation_replays_what_is_still_better_than_the_median_with_a_weig
     assert replay.weight == 0.8
 
 
+def test_a_group_counts_once_whichever_of_its_siblings_are_known():
+    replay = SelfImitation()
+    for siblings in ((0, 1), (1, 2)):
+        replay.observe(of_rollout([recorded(sibling=k, group_return=0.25) for k in siblings]))
+    assert list(replay.returns[0]) == [0.25, 0.25]
+
+
 def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_may():
     replay = SelfImitation(episodes_per_update=2, warmup_rollouts=0, priority=2.0)
     replay.start(1)

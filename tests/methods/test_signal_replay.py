@@ -39,6 +39,9 @@ def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_adva
     assert [len(of) for of in chosen] == [4, 2]
     assert all(one.advantage == one.episode.advantage for of in chosen for one in of)
     assert replay.choose(stored, of_rollout(updates=((0,),))) == [[]]
+    many, silent = [recorded(pack_id=f"old{p}") for p in range(9)], {g: f"new{g}" for g in range(6)}
+    chosen = replay.choose(many, of_rollout(without=silent, updates=[(g,) for g in silent], packs=silent))
+    assert len({of[0].episode.pack_id for of in chosen}) > 1, "every update has a draw of its own"
 
 
 @each("only", [False, True])

@@ -150,6 +150,14 @@ def accumulated(module, batch, budget):
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
 
 
+def test_replayed_rows_say_nothing_of_how_far_the_engine_is_from_the_policy(trained):
+    module, batch = trained
+    batch = replace(batch, is_replayed=torch.arange(len(batch)) % 3 == 0)
+    update = plan_update(batch, module.loss, every_row=True, seed=0)
+    found = module._accumulate(batch, update, [update.rows])["mismatch"]
+    assert found["tokens"] == int(batch.action_mask[~batch.is_replayed].sum())
+
+
 OF_EACH_KIND = ("rec", "dapo", "loop turn", "nft", "sdpo", "clip cov", "kl cov")
 """Of losses: by token, by turn, by what becomes of an episode, over pairs, by marks of the whole update."""
 MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl cov": KLCov(penalised_fraction=0.2)}
@@ -252,6 +260,18 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
         assert logged["train/divergence"] == pytest.approx(divergence, rel=1e-3)
 
 
+def test_the_reference_stays_the_policy_that_training_began_with(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, max_steps=3, lr=1e-2, terms=[KL(coefficient=0.3)])
+    batch = recorder.batches[2]  # of the second rollout
+    for row in range(3):
+        ids = batch.token_ids[row, : batch.lengths[row]]
+        logprobs = torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1).detach()
+        for t in batch.action_mask[row].nonzero().flatten().tolist():
+            assert float(batch.scores["reference"][row, t]) == pytest.approx(float(logprobs[t - 1, ids[t]]), abs=1e-5)
+    apart = (batch.scores["reference"] - batch.behaviour_logprobs)[batch.action_mask]
+    assert apart.abs().max() > 1e-3
+
+
 class Asked(Scorer):
     """Notes whether gradients were on; every token is as likely as any, and every third one has no score."""
 
@@ -327,6 +347,18 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
     places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1) for rank in (0, 1)]
     assert len({drawn(*place) for place in places}) == len(places)
     assert drawn(1, 1, 1) == drawn(1, 1, 1)
+
+
+def test_what_a_loss_marks_is_drawn_anew_in_every_update(tmp_path):
+    seeds = []
+
+    class Noting(ClipCov):
+        def mark(self, tokens, seed):
+            seeds.append(seed)
+            return super().mark(tokens, seed)
+
+    fit(tmp_path, max_steps=3, loss=Noting())
+    assert len(set(seeds)) == 3
 
 
 def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):

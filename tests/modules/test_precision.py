@@ -170,6 +170,15 @@ def test_counts_of_a_metric_do_not_take_part_in_a_cast():
     assert holder.to("meta").metric.count.device.type == "meta"
 
 
+def test_gradients_of_weights_that_are_rounded_stochastically_add_up_in_float32(tmp_path):
+    data = DemonstrationDataModule(
+        Levers(protocol="compact"), HintContext(protocol="compact"), num_updates=1, num_packs=3
+    )
+    module = WarmStartModule(TinyPolicy(**TINY), optimizer="adamw_stochastic", token_budget=60)
+    trainer(tmp_path, "bf16-true", max_epochs=1).fit(module, data)
+    assert {(one.dtype, one.grad_dtype) for one in module.model.parameters()} == {(torch.bfloat16, torch.float32)}
+
+
 @HALF
 def test_the_warm_start_trains_in_half_precision_too(tmp_path, precision):
     L.seed_everything(1, verbose=False)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.credit.returns import EpisodeCredit
-from cod_lightning.objective.batch import collate
+from cod_lightning.objective.batch import collate, concatenated, one_token
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
     EpisodeKind,
@@ -158,3 +158,26 @@ def test_moved_rows_and_chosen_rows_keep_every_column(batch):
     ):
         assert torch.equal(getattr(part, name), getattr(batch, name)[[5, 2]]), name
     assert (part.figures, part.updates_left) == ({"x": 1.0}, 3)
+
+
+def test_the_batch_of_a_rank_without_rows_has_one_action_token_and_every_column(batch):
+    alone = one_token(
+        replace(batch, old_logprobs=batch.behaviour_logprobs, scores={"teacher": batch.advantages[:, None]})
+    )
+    assert (alone.lengths.tolist(), alone.action_mask.tolist()) == ([2], [[False, True]])
+    assert (alone.place.shape, alone.old_logprobs.shape, alone.scores["teacher"].shape) == ((1, 3), (1, 2), (1, 2))
+
+
+def test_rows_of_several_parts_keep_every_column_and_their_scores(batch):
+    own = {
+        "advantages": torch.arange(7.0),
+        "by_token": batch.behaviour_logprobs,
+        "old_logprobs": batch.behaviour_logprobs,
+    }
+    whole = replace(batch, scores={"teacher": batch.behaviour_logprobs}, **own)
+    parts = [whole.rows(torch.tensor(rows)) for rows in ([5, 2], [0, 1, 3, 4, 6])]
+    again = concatenated(parts).rows(torch.tensor([2, 3, 1, 4, 5, 0, 6]))
+    for name, value in vars(whole).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(getattr(again, name), value), name
+    assert torch.equal(again.scores["teacher"], whole.scores["teacher"])

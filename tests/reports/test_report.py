@@ -54,6 +54,13 @@ def test_a_lifecycle_is_told_in_short(tmp_path):
     assert "action_ids" not in json.dumps(lives)
 
 
+def test_words_are_shown_as_tokens_where_nearly_all_turns_have_as_many_of_both(tmp_path):
+    worded = varied_groups(2, 2, words=5)
+    for name, groups, as_tokens in (("all", worded, True), ("some", [*worded, *GROUPS], False)):
+        overview, _ = report_data(read_runs([write_run(tmp_path / name, groups)]))
+        assert overview["files"][0]["words"] is as_tokens
+
+
 def test_missing_parts_are_noted_and_the_rest_is_there(tmp_path):
     write_config(tmp_path)
     notes = _notes(tmp_path)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from jsonargparse import ArgumentParser
 from msgspec import structs
 
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
+from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward
 from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rollout.stats import RolloutStats, count_faults
@@ -42,6 +44,30 @@ class Does(Reward):
     async def __call__(self, episode, task):
         found = self.work()
         return await found if asyncio.iscoroutine(found) else found
+
+
+@dataclass(frozen=True)
+class Late(Program):
+    """The context is rewritten in view of the first task, after the second."""
+
+    async def __call__(self, agent, pack):
+        first, _ = [await agent.solve(task) for task in pack.tasks[:2]]
+        await agent.rewrite(first)
+
+
+def test_a_part_is_shown_the_task_that_a_rewrite_is_about():
+    asked = []
+
+    class Noting(Reward):
+        kinds = frozenset({EpisodeKind.UPDATE})
+
+        async def __call__(self, episode, task):
+            asked.append((episode.position, task.id))
+            return 0.0
+
+    ((life,),) = [group.lifecycles for group in play(num_packs=1, num_siblings=1, program=Late(), noting=Noting())]
+    assert asked == [(0, "0")]
+    assert not life.failed
 
 
 class OfAList(Does):

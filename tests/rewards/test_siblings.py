@@ -15,6 +15,7 @@ from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward
 from cod_lightning.rewards.base import rewards_of
@@ -99,7 +100,9 @@ def test_a_comparison_that_hangs_is_broken_off_and_a_refusal_ends_the_run():
         play(order=Does(raising(EngineRefused("a wrong key"))))
 
 
-def test_a_lifecycle_without_siblings_is_compared_with_nothing():
+def test_two_siblings_are_compared_and_a_lifecycle_without_any_with_nothing():
+    for place in places(play(num_siblings=2, order=Does(numbered, kinds=BOTH))):
+        assert [one.parts["order"] for one in place] == [0.0, 1.0]
     assert play(num_siblings=1, order=Does(raising(AssertionError("asked")))) == play(num_siblings=1)
 
 
@@ -148,7 +151,9 @@ def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compa
                 raise ValueError("no")
             return 0.0
 
-    (group,) = play(num_packs=1, fails=Fails(), order=Does(numbered))
+    (plain,), (group,) = play(num_packs=1), play(num_packs=1, fails=Fails(), order=Does(numbered))
+    for one, own in zip(group.lifecycles, plain.lifecycles, strict=True):
+        assert one.solves[0].turns == own.solves[0].turns, "each sibling keeps its own episodes"
     kept = [one for one in group.lifecycles if one.episodes[0].reward is not None]
     assert [one.solves[1].parts["order"] for one in kept] == scores
     assert sum("no sibling is left" in one.episodes[0].error for one in group.lifecycles) == (most == 3)
@@ -193,6 +198,7 @@ def test_siblings_of_other_lengths_are_compared_where_there_are_several():
 )
 def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
     check_siblings(rewards_of({"form": FormatReward()}), program, 4)
-    check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), ConnectTheDots(), 4)
+    for of_pack in (ConnectTheDots(), PlanAndSolve()):
+        check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), of_pack, 4)
     with pytest.raises(ConfigError, match=r"data\.rewards\.pairs .* none with data\.program="):
         check_siblings(rewards_of({"pairs": NoisyPairwiseJudge()}), program, 4)

@@ -11,7 +11,7 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.acts import ActsContext
-from cod_lightning.rollout.asked import opened
+from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.chat_request import style_of
 from cod_lightning.rollout.dialogue import Sampler
@@ -134,6 +134,17 @@ def test_neither_a_result_nor_a_tool_can_begin_a_message(family, chat):
         return sum(i in control for i in dialogue.ids)
 
     assert num_control("".join(specials)) == num_control("x")
+
+
+def test_tools_are_put_in_words_where_the_template_has_none_and_to_a_model_that_is_somewhere_else(chat):
+    about = {"name": "look", "description": "x", "parameters": {"type": "object", "properties": {}}}
+    for own, has_weights in ((Chat(bpe_tokenizer(CHATML)), True), (chat, False)):
+        engine = Saying(own, [])
+        engine.has_weights = has_weights
+        sampler = Sampler(engine=engine, chat=own, window=10**6, max_new_tokens=10**4)
+        asked = Message(Role.USER, "mail")
+        dialogue = opened(sampler, "x", "Be kind.", asked, [{"type": "function", "function": about}])
+        assert not isinstance(dialogue, ToolDialogue)
 
 
 def test_a_template_that_rewrites_history_begins_a_counted_segment():

@@ -247,6 +247,7 @@ def test_with_its_context_hidden_a_task_begins_empty_and_what_it_writes_within_i
     first, update, second = group.lifecycles[0].episodes
     assert (first.context_after, update.context_after) == ("", "w1")
     assert (second.context_before, second.context_after) == ("w1", "w1")
+    assert second.state_before == second.state_after == TextState("w1")
     (own,) = played(Notes(), num_packs=1, program=ConnectTheDots())
     assert own.lifecycles[0].episodes[0].context_after == "w9 w9 w9"
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -27,6 +28,19 @@ def test_more_calls_than_places_all_return(monkeypatch):
         return await asyncio.gather(*(in_thread(lambda n=n: n, bounded=True) for n in range(9)))
 
     assert asyncio.run(main()) == list(range(9))
+
+
+def test_a_call_that_is_not_counted_ends_one_that_waits_in_the_last_place(monkeypatch):
+    monkeypatch.setattr("cod_lightning.rollout.threads._MOST_THREADS", 1)
+
+    async def main():
+        closed = threading.Event()
+        waiting = asyncio.create_task(in_thread(closed.wait, bounded=True))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(in_thread(closed.set), 5)
+        return await waiting
+
+    assert asyncio.run(main())
 
 
 def test_neither_the_loop_nor_the_process_waits_for_a_call_that_does_not_return():

@@ -137,6 +137,8 @@ def test_the_same_pack_at_two_steps_stays_two_groups() -> None:
     lines = [*dump(early, step=0), *dump(late, step=10)]
     assert load(lines) == [early, late]
     assert load([*dump(early), *dump(late)]) == [early, late]  # siblings begin again at 0
+    torn = [dump(early, step=0)[0], dump(late, step=10)[1]]
+    assert [[life.sibling for life in one.lifecycles] for one in load(torn)] == [[0], [1]]
 
 
 def test_a_line_is_one_lifecycle_that_a_person_can_read(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.credit.table import kind_id
 from cod_lightning.training.critics import CriticAtWork, ValueHead
+from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.credit_tables import made_batch
 from tests.small_fit import Updates, small_fit
@@ -83,3 +85,11 @@ def test_a_single_lifecycle_of_each_pack_trains_on_what_its_tokens_were_worth(tm
     spread = [row[mask].unique() for row, mask in zip(last.token_advantages, last.action_mask, strict=True)]
     assert any(len(values) > 1 for values in spread), "tokens of a row have values of their own"
     assert updates.values[0]["train/value_error"] != updates.values[-1]["train/value_error"]
+
+
+def test_tokens_of_a_kind_that_is_not_trained_are_worth_nothing_to_it(tmp_path):
+    updates, own = Updates(), {"critic": ValueHead(lr=0.1), "trained_kinds": ["update"]}
+    small_fit(tmp_path, WeightSync(), updates, module=own, group_size=1)
+    for batch in updates.batches:
+        trained = batch.kinds == kind_id(EpisodeKind.UPDATE)
+        assert batch.known.equal(batch.action_mask & trained[:, None])

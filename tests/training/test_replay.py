@@ -33,7 +33,7 @@ from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
+from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, stamped
@@ -322,12 +322,15 @@ def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
     assert story.figures["replay/stored_episodes"] == len(kept)
 
 
-def test_episodes_older_than_the_bound_are_dropped():
+@each(("versions", "kept"), [(1, {3, 4, 5}), (2, {8, 10})])
+def test_episodes_older_than_the_bound_are_dropped(versions, kept):
+    """So many versions from one rollout to the next."""
     story = Story(Everything(max_age=2), rollouts=6)
+    story.rollouts_begun = lambda: versions * story.stream.num_rollouts
     for number, batch in enumerate(updates(story.stream)):
-        ages = number // 2 - batch.policy_version[batch.is_replayed]
+        ages = versions * (number // 2) - batch.policy_version[batch.is_replayed]
         assert ((ages >= 1) & (ages <= 2)).all()
-    assert {one.policy_version for one in story.buffer.stored} == {3, 4, 5}
+    assert {one.policy_version for one in story.buffer.stored} == kept
 
 
 def test_a_rollout_in_which_every_lifecycle_failed_makes_nothing_younger():
@@ -444,6 +447,22 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     joined, _ = buffer.join(1, batch, credit, [[0]])
     rows = joined.is_replayed & (joined.policy_version > 0)
     assert sorted(joined.policy_version[rows].tolist()) == sorted(versions)
+
+
+def test_what_is_stored_of_an_episode_has_no_row_of_the_attempts_beside_it():
+    whole = played(4, 0)
+    first = whole.lifecycles[0]
+    beside = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=first.episodes[0])
+    groups = [structs.replace(whole, lifecycles=(structs.replace(first, attempts=(beside,)), *whole.lifecycles[1:]))]
+    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
+    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
+    buffer = ReplayBuffer(answers(worth=lambda self, episode: 1.0), 5)
+    buffer.join(0, batch, credit, [[0]])
+    own = batch.rows((~batch.is_attempt).nonzero().squeeze(1))
+    assert len(own) < len(batch)
+    stored = [row_key(rows, r) for rows in buffer._rows.values() for r in range(len(rows))]
+    assert sorted(stored) == sorted(row_key(own, r) for r in range(len(own)))
+    assert sum(one.num_tokens for one in buffer.stored) == int(own.lengths.sum())
 
 
 def test_replayed_rows_have_the_kind_of_their_episode_and_numbers_that_no_two_ranks_give_twice(tmp_path):

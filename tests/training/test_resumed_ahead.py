@@ -1,6 +1,7 @@
 """A rollout ahead that a checkpoint kept is the one that was played: its packs, and what contexts its source is shown."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -19,9 +20,9 @@ from cod_lightning.methods.privileged import OraclePrompts
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.rollout.runner import Owed, RolloutRunner
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.training.packs import TrainingPacks
+from cod_lightning.training.packs import PackChoice, TrainingPacks
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.scorers import Played
 
@@ -109,6 +110,17 @@ def test_its_packs_are_those_that_the_environment_drew():
     assert [group.pack for part in kept.parts for group in part.groups] == [one.pack for one in kept.packs]
 
 
+def test_what_a_signal_had_given_up_is_played_from_the_packs_that_were_chosen_then():
+    story, choices = Story(HintContext()), [PackChoice(index) for index in (9, 3, 5, 7)]
+    story.runner.owed = Owed(
+        rollouts=[{"first": 4, "choices": [asdict(one) for one in choices]}], weights={}, version=-1
+    )
+    story.rollouts._play_owed()
+    (played,) = story.runner.ahead.over()
+    assert [one.choice for one in played.packs] == choices
+    assert story.runner.owed is None
+
+
 class InFlight(ScriptedEngine):
     """Its weights change while turns are under way."""
 
@@ -124,6 +136,8 @@ def test_what_a_checkpoint_keeps_ahead_in_another_form_is_played_again():
     assert flying.rollouts.in_flight.groups.begun == []
     assert len(flying.runner.ahead) == 0
     other = kept | {"ahead": [], "in_flight": [{"choice": {"index": 4}, "rollout": 0, "lines": None, "seconds": 0.0}]}
+    flying.rollouts.load_state_dict(other)
+    assert flying.rollouts.state_dict()["in_flight"] == other["in_flight"], "kept until the engine serves"
     whole.rollouts.load_state_dict(other)
     whole.next(1)
     for one in (whole, flying):

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
@@ -319,12 +320,14 @@ def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_bef
     story, calls = Story(packs=4, updates=2, passes=2), []
 
     def score(rows, played, *, several_updates):
-        calls.append(("score", len(rows), several_updates, rows.advantages.isfinite().all().item()))
+        tilted = rows.token_ids[rows.action_mask] + 0.5
+        calls.append(("score", len(rows), several_updates, rows.advantages.equal(tilted)))
         return rows
 
     def credited(table):
         calls.append(("credited", table.num_packs))
-        return plain_credit(table.solved()[0], table=table)
+        found = plain_credit(table.solved()[0], table=table)
+        return replace(found, tilted=found.values + 0.5)
 
     story.learner = SimpleNamespace(credited=credited, score=score)
     stream = TrainStream(story.rollouts.next, 2, 4, RolloutRunner(None))

@@ -265,6 +265,14 @@ def test_a_checkpoint_whose_tokens_are_not_exactly_the_policy_s_is_refused(token
         teacher.check("model.scorers.teacher", changed)
 
 
+@each("name", ["update-00000012.ckpt", "weights.bin"])
+def test_a_run_s_checkpoint_is_no_teacher_and_the_remedy_makes_one_of_it(name, tmp_path):
+    (tmp_path / "weights.bin").write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"model\.scorers\.teacher\.path is .*not a run's checkpoint") as refused:
+        CheckpointScorer(str(tmp_path / name)).check("model.scorers.teacher", {})
+    assert "export --ckpt_path" in refused.value.remedy
+
+
 class Says(Scorer):
     """A number for every token."""
 

@@ -7,10 +7,11 @@ from cod_lightning import ranks
 from cod_lightning.credit.table import facts_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import collate
+from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import played, stream
 from cod_lightning.training.packs import PackChoice
-from cod_lightning.training.played import PlayedPack
+from cod_lightning.training.played import PlayedPack, PlayedRollout
 from cod_lightning.types import (
     Attempt,
     AttemptKind,
@@ -38,7 +39,7 @@ def each_rank(monkeypatch, number):
     def call(function, gathered_from=None):
         found = []
         for rank in range(number):
-            for module in (ranks, stream):
+            for module in (ranks, stream, played):
                 monkeypatch.setattr(module, "rank", lambda r=rank: r)
                 monkeypatch.setattr(module, "num_ranks", lambda: number)
             for module in (played, stream):
@@ -118,10 +119,24 @@ def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_ra
 
 def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each_rank):
     whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
-    of_five = whole.place[:, 0] % 5
-    parts = each_rank(lambda rank: stream.own_batch(whole, of_five).place[:, 0].tolist())
-    assert sorted(g for part in parts for g in part) == sorted(whole.place[:, 0].tolist())
-    assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
+    for ranks_then in (5, 1):
+        kept = whole.place[:, 0] % ranks_then
+        parts = each_rank(lambda rank, kept=kept: stream.own_batch(whole, kept).place[:, 0].tolist())
+        assert all(parts)
+        assert sorted(g for part in parts for g in part) == sorted(whole.place[:, 0].tolist())
+        assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
+
+
+def test_another_number_of_ranks_shares_the_groups_that_wait_in_a_checkpoint_out_anew(each_rank):
+    groups = [group(g) for g in range(G)]
+    packs = [PlayedPack(PackChoice(g), one.pack, 0, one) for g, one in enumerate(groups)]
+    parts = [RolloutPart(groups=groups, seconds=1.0, replacing=False)]
+    state = played.saved(PlayedRollout(packs=packs, parts=parts), 1.0)
+    back = each_rank(lambda rank: played.restored(state, lambda choice: groups[choice.index].pack))
+    own = [[one.pack.id for one in of_rank.packs if one.group is not None] for of_rank in back]
+    assert all(own)
+    assert [pack for of_rank in own for pack in of_rank] == [one.pack.id for one in groups]
+    assert [[one.pack.id for part in of_rank.parts for one in part.groups] for of_rank in back] == own
 
 
 @each(

@@ -6,6 +6,7 @@ import torch
 
 from cod_lightning.methods.covariance import KLCov
 from cod_lightning.objective.losses import OPMD, REC
+from cod_lightning.training import update as of_update
 from cod_lightning.training.update import plan_update
 from tests.cases import each
 from tests.credit_tables import made_batch, plain_credit, stamped
@@ -108,3 +109,22 @@ def test_rows_of_negative_advantages_alone_are_signal_as_those_of_positive_ones_
         assert len(up.rows) > 0
         assert torch.equal(up.rows, down.rows)
         assert up.num_action_tokens == down.num_action_tokens
+
+
+def test_denominators_are_of_all_ranks_and_each_keeps_its_own_of_the_tokens_that_all_mark(monkeypatch):
+    class EverySecond(REC):
+        def mark(self, tokens, seed):
+            return torch.arange(tokens.action_mask.shape[1])[None] % 2 == 0
+
+    def gathered(own):
+        """Of a rank before this one, with three tokens in two episodes."""
+        return [(3, 2) if isinstance(own, tuple) else own[:, :3], own]
+
+    x, alone = batch(), plan(batch(), advantages())
+    monkeypatch.setattr(of_update, "gathered", gathered)
+    monkeypatch.setattr(of_update, "rank", lambda: 1)
+    found = plan(x, advantages(), loss=EverySecond())
+    assert found.num_action_tokens == alone.num_action_tokens + 3
+    assert found.num_episodes == alone.num_episodes + 2
+    marked = found.marked[x.action_mask].tolist()
+    assert marked == [(3 + token) % 2 == 0 for token in range(len(marked))]

@@ -227,6 +227,11 @@ def test_of_several_comparisons_the_notes_name_those_that_survive_holm_s_correct
     assert said.startswith("3 cells are compared with the reference")
     assert said.endswith("correction: method=c.")
     assert sweep["rules"] == PACKS
+    for order, choice in enumerate("ab"):
+        for seed in (1, 2):
+            job(tmp_path / "two", seed, rates[choice], order=order, method=choice)
+    (single,) = compare([tmp_path / "two"])
+    assert not any("Holm" in note for note in single["notes"]), "a single comparison needs no correction"
 
 
 def test_a_cell_is_one_config_however_its_seeds_were_typed_and_two_of_one_name_are_refused(root: Path) -> None:
