@@ -19,6 +19,10 @@ SHORT = (
     "1",
     "--data.rollouts_per_epoch",
     "3",
+    "--data.packs_per_rollout",
+    "8",
+    "--data.val_packs",
+    "24",
     "--data.suites",
     "null",
     *WARM,
@@ -57,8 +61,8 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
     first, second = short / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
     second.write_bytes(first.read_bytes())
     suites = [
-        {"name": "loop", "num_packs": 12, "wrap": "ralph_loop"},
-        {"name": "long", "num_packs": 12, "pack_size": 9},
+        {"name": "loop", "num_packs": 4, "wrap": "ralph_loop", "warm_start_temperatures": [1.0]},
+        {"name": "long", "num_packs": 4, "pack_size": 9, "warm_start_temperatures": [1.0]},
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
     chosen = ("--ckpt_paths", f"[{first},{second}]", "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
