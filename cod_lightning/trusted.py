@@ -88,24 +88,34 @@ def _check(node: Any) -> None:
         raise ValueError(f"it has more than {_MOST_NODES:,} values where its aliases are written out")
 
 
-def check_harmless(content: Any, key: str = "") -> None:
-    """Raise `ConfigError` where a config that is not trusted (`only_from`) runs programs, or names another machine's address."""
-    if is_trusted():
-        return
+def leaves(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a config behind their dotted keys, those in a list behind the list's.
+
+    >>> list(leaves({"data": {"env": {"size": 3}, "words": ["a", "b"]}}))
+    [('data.env.size', 3), ('data.words', 'a'), ('data.words', 'b')]
+    """
     if isinstance(content, list):
         for one in content:
-            check_harmless(one, key)
+            yield from leaves(one, key)
     elif isinstance(content, dict):
         for name, value in content.items():
-            check_harmless(value, f"{key}.{name}" if key else str(name))
-    elif isinstance(content, str):
+            yield from leaves(value, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, content
+
+
+def check_harmless(content: Any) -> None:
+    """Raise `ConfigError` where a config that is not trusted (`only_from`) runs programs, or names another machine's address."""
+    for key, value in () if is_trusted() else leaves(content):
+        if not isinstance(value, str):
+            continue
         name = key.rpartition(".")[2]
-        if name in _ADDRESSES and not _leads_here(content):
-            _refuse(key, content, "no address of another machine, where a key and texts would go")
-        if name == "class_path" and content.rpartition(".")[2] in _PROGRAMS:
-            _refuse(key, content, "nothing that runs programs")
+        if name in _ADDRESSES and not _leads_here(value):
+            _refuse(key, value, "no address of another machine, where a key and texts would go")
+        if name == "class_path" and value.rpartition(".")[2] in _PROGRAMS:
+            _refuse(key, value, "nothing that runs programs")
         if key.endswith(".local.arguments"):
-            _refuse(key, content, "no arguments for a server, of which some run programs")
+            _refuse(key, value, "no arguments for a server, of which some run programs")
 
 
 def _leads_here(address: str) -> bool:

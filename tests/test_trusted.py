@@ -11,8 +11,8 @@ import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import config_of_run, model_of
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
+from cod_lightning.commands.train import config_of_run, model_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from
 from tests.cases import each

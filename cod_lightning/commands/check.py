@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.worlds import parse_world, world_parser
-from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.worlds import parse_world
+from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.envs.dataset import DatasetWorld
@@ -18,15 +19,16 @@ from cod_lightning.evaluation.verdicts import Verdict
 from cod_lightning.ranges import Several
 from cod_lightning.terminal import Screen
 
+_OPTIONS: Options = {
+    "num_packs": (Several, 100, "Packs that each reference plays."),
+    "pack_size": (Several, 4, "N, tasks of a pack."),
+}
+
 
 def run(argv: Sequence[str]) -> int:
     """Print a verdict on each rule; 1 if one is broken."""
-    parser = world_parser("check", "Play a world and say what breaks a rule of its contract.", required=False)
-    text = "A context mechanism to check, by its class path. Its parameters follow as --context.KEY VALUE."
-    parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
-    parser.add_argument("--num_packs", type=Several, default=100, help="Packs that each reference plays.")
-    parser.add_argument("--pack_size", type=Several, default=4, help="N, tasks of a pack.")
-    options = parse_world(parser, argv)
+    about = "Play a world, or rewrite a context, and say what breaks a rule of its contract."
+    options = parse_world("check", about, argv, _OPTIONS, required=False)
     check_num_tasks("--pack_size", options.pack_size)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.deployment.store import ContextStore
@@ -47,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
             _log(store, console)
         elif options.subcommand == "show":
             version = store.current() if chosen.version is None else store.version(chosen.version)
-            console.print(Text(version.text or "(empty)"))
+            console.print(version.text or "(empty)")
         elif options.subcommand == "diff":
             _diff(store, chosen, console)
         else:
@@ -70,7 +69,7 @@ def _log(store: ContextStore, console: Console) -> None:
             "" if version.position is None else str(version.position),
             "" if version.reward is None else f"{version.reward:.3f}",
             version.reason,
-            Text(lines[0][:60]),
+            lines[0][:60],
         )
     console.print(table)
 
@@ -81,10 +80,10 @@ def _diff(store: ContextStore, options: Any, console: Console) -> None:
     console.print(f"from version {old.version} to version {new.version}:")
     for change in (changes := entry_changes(old.text, new.text)):
         if change.kind is ChangeKind.KEPT:
-            console.print(Text(f"  {change.before}"))
+            console.print(f"  {change.before}")
         if change.before and change.kind is not ChangeKind.KEPT:
-            console.print(Text(f"- {change.before}", style="red"))
+            console.print(f"- {change.before}", style="red")
         if change.after and change.kind is not ChangeKind.KEPT:
-            console.print(Text(f"+ {change.after}", style="green"))
+            console.print(f"+ {change.after}", style="green")
     if all(change.kind is ChangeKind.KEPT for change in changes):
         console.print(f"versions {old.version} and {new.version} have the same entries")

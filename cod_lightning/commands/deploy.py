@@ -13,9 +13,8 @@ from rich.text import Text
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights, weights_digest
-from cod_lightning.commands.from_run import SAMPLED, built, model_of
-from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.parser import program
+from cod_lightning.commands.parser import Options, program
+from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
@@ -78,7 +77,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     finally:
         store.close()
         if report := cli.datamodule.engine.report():
-            console.print(Text(report))
+            console.print(report)
     return 0
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import TRUST, parser_of, program
 from cod_lightning.errors import CodLightningError
 
 if TYPE_CHECKING:
@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 
 def run(argv: Sequence[str]) -> int:
     """Print the causes that are found, or that none is."""
-    parser = OneLine(
-        prog=f"{program()} doctor",
-        description="Name what ails a training: it looks at metrics.csv, the lifecycles and evaluation.json of a run, and scores "
-        "late notes with its last checkpoint. Causes and thresholds: docs/guides/doctor.md.",
+    about = (
+        "Name what ails a training: it looks at metrics.csv, the lifecycles and evaluation.json of a run, and scores late notes "
+        "with its last checkpoint. Causes and thresholds: docs/guides/doctor.md."
     )
+    parser = parser_of("doctor", about, {"trust": TRUST})
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="Let the run's config name classes of other packages; naming one runs its module.",
-    )
     options = parser.parse_args(list(argv))
 
     from cod_lightning.diagnosis.causes import CAUSES
@@ -61,7 +56,7 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:
         try:
-            from cod_lightning.commands.from_run import OF_A_RUN, built, model_of
+            from cod_lightning.commands.train import OF_A_RUN, built, model_of
 
             cli = built("doctor", OF_A_RUN, ["--ckpt_path", str(last), *(["--trust"] if trust else [])])
             evidence = replace(evidence, dependence=of_notes(model_of(cli, str(last)), written))

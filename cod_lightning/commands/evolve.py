@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.text import Text
 
 from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.from_run import SAMPLED, built, model_of
-from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
@@ -61,14 +60,14 @@ def run(argv: Sequence[str]) -> int:
             rounds.append(one)
             came = f"refused: {one.refused}" if one.refused else f"kept; {_mean(evolution)}"
             tested = f"{one.before:.3f} -> {one.after:.3f} in {options.round_packs} packs, "
-            console.print(Text(f"round {number}: from {one.parent}, {'' if math.isnan(one.before) else tested}{came}"))
+            console.print(f"round {number}: from {one.parent}, {'' if math.isnan(one.before) else tested}{came}")
             _write(folder, cli, evolution, rounds)
     best = evolution.best
-    console.print(Text(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}"))
+    console.print(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}")
     use = f"Use it: test ... --config {folder}/context.yaml"
-    console.print(Text(f"{evolution.num_lifecycles} lifecycles were played. {use}"))
+    console.print(f"{evolution.num_lifecycles} lifecycles were played. {use}")
     if report := data.engine.report():
-        console.print(Text(report))
+        console.print(report)
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import transformers
@@ -18,8 +18,9 @@ from transformers import GenerationConfig, PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands.from_run import OF_A_RUN, built, model_of, run_folder
-from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.lightning_cli import run_folder
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
@@ -28,7 +29,6 @@ from cod_lightning.reports import card
 from cod_lightning.types import Split, text_of
 
 RUN_CONFIG = "run_config.yaml"
-_Precision = Literal["float32", "bfloat16", "float16"]
 _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
@@ -36,7 +36,6 @@ _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 
 _OPTIONS: Options = OF_A_RUN | {
     "out": (str, ..., "Folder to write, which is new or empty."),
-    "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
     "adapter": (bool, False, "Write the adapter alone, in peft's form."),
 }
 
@@ -65,24 +64,23 @@ def run(argv: Sequence[str]) -> int:
 
 def _trained(cli: Any, checkpoint: Checkpoint) -> tuple[PreTrainedModel, str]:
     """The model with the checkpoint's weights, and what was done to them."""
-    options, policy, data = cli.config, cli.model.policy, cli.datamodule
-    asked: torch.dtype | None = getattr(torch, options.dtype) if options.dtype else None
+    policy, data = cli.model.policy, cli.datamodule
     if isinstance(policy, PretrainedPolicy) and not isinstance(policy, LoRAPolicy):
         data.check_with(policy, elsewhere=True)
         model = policy.skeleton()
         checkpoint.load_into(model)
-        return (model.to(asked) if asked else model).eval(), ""  # pyright: ignore
+        return model.eval(), ""
     model = model_of(cli, None)
     kept = checkpoint.load_into(model, policy.base)
     if policy.base is None:
-        return model.to(asked or kept).eval(), ""  # pyright: ignore
-    if options.adapter:
+        return model.to(kept).eval(), ""  # pyright: ignore
+    if cli.config.adapter:
         return model, ""
-    four_bit = policy.base.dtype == "nf4"
-    chosen = asked or (torch.bfloat16 if four_bit else None)
-    name = str(chosen).removeprefix("torch.")
-    how = f"its 4-bit base, dequantised, in {name}" if four_bit else policy.base.name
-    return merged(model, chosen).eval(), f": the adapter merged into {how}"
+    if policy.base.dtype == "nf4":
+        return merged(
+            model, torch.bfloat16
+        ).eval(), ": the adapter merged into its 4-bit base, dequantised, in bfloat16"
+    return merged(model).eval(), f": the adapter merged into {policy.base.name}"
 
 
 @contextmanager

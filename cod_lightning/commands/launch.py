@@ -21,19 +21,15 @@ from jsonargparse.typing import Path_fr
 from cod_lightning.checkpoints.changes import check_changes
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.folder import newest
-from cod_lightning.commands.from_run import PlainCLI, built
-from cod_lightning.commands.lightning_cli import Options
-from cod_lightning.commands.train import check_played, check_training
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import TrainCLI, built
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import held, locked, write_whole
-from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, Natural
 
 _File: Any = Path_fr
-
-
 _OPTIONS: Options = {
     "nodes": (Count, 1, "Machines."),
     "servers": (Natural, 0, "Machines of those that serve rollouts by vLLM; the others train."),
@@ -46,8 +42,8 @@ _OPTIONS: Options = {
 }
 
 
-class LaunchCLI(PlainCLI):
-    """`PlainCLI` that takes the machines' part of the config from the number of machines."""
+class LaunchCLI(TrainCLI):
+    """`TrainCLI` that takes the machines' part of the config from the number of machines."""
 
     def before_instantiate_classes(self) -> None:
         """The config that the machines get."""
@@ -65,7 +61,6 @@ class LaunchCLI(PlainCLI):
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
         self.asked = {key: whole[key] for key in whole if key not in (*_OPTIONS, "config")}
-        self.processes = num_processes(trainer)
         super().before_instantiate_classes()
 
     def _serve_from_elsewhere(self, root: Path) -> None:
@@ -80,24 +75,16 @@ class LaunchCLI(PlainCLI):
         asked.return_s = max(asked.return_s, asked.local.start_timeout_s)  # of a server that is started again
         asked.weights_folder = asked.weights_folder or str(root / "launch" / "weights")
 
-    def check(self) -> None:
-        """What `fit` checks before its warm start, but for what only the machines can answer."""
-        module, data, config = self.model, self.datamodule, self.config
-        check_combination(module, data)
-        strategy = self.asked_trainer.strategy
-        check_training(module, data, self.processes, getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
-        check_played(module, data, elsewhere=True)
-        if (path := newest(self.root / "checkpoints", needed=False)) is not None:
-            text = yaml.safe_dump(self.asked, sort_keys=False)
-            check_changes(read_checkpoint(path), text, self.processes, accepted=config.accept_changes)
-
 
 def run(argv: Sequence[str]) -> int:
     """Check, render, submit."""
     cli = built("launch", _OPTIONS, argv, LaunchCLI)
-    cli.check()
+    cli.check_fit()
+    cli.check_played(elsewhere=True)
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
     content = yaml.safe_dump(cli.asked, sort_keys=False)
+    if (path := newest(root / "checkpoints", needed=False)) is not None:  # else the job is refused after it has waited
+        check_changes(read_checkpoint(path), content, num_processes(cli.asked_trainer), accepted=asked.accept_changes)
     # named by what it holds: a job that waits trains what it was launched with, whatever is launched next
     config = f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"
     text = rendered(
@@ -109,7 +96,7 @@ def run(argv: Sequence[str]) -> int:
         num_trainers=asked.nodes - asked.servers,
         num_server_nodes=asked.servers,
         gpus=asked.gpus,
-        processes=cli.processes // (asked.nodes - asked.servers),
+        processes=cli.asked_trainer.devices,
         gpus_per_server=asked.gpus_per_server if asked.gpus else 1,
         setup="" if asked.setup is None else asked.setup.get_content(),
     )

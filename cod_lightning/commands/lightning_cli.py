@@ -33,7 +33,7 @@ from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
-from cod_lightning.commands.parser import OneLine, own_refusals, program
+from cod_lightning.commands.parser import OneLine, Options, add_options, own_refusals, program
 from cod_lightning.commands.shipped import CLASS_KEYS, config_names, groups
 from cod_lightning.commands.trainer_settings import (
     check_shards,
@@ -65,10 +65,6 @@ _NOISE = (
 
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
-
-
-Options = dict[str, tuple[Any, Any, str]]
-"""Key -> its type (None: a flag), default (...: there is none), and help."""
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -153,10 +149,7 @@ class CodCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
-        add: Any = parser.add_argument
-        for name, (kind, default, text) in (self.options | self.own_options).items():
-            how = {"type": kind, "required": True} if default is ... else {"type": kind, "default": default}
-            add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how))
+        add_options(parser, self.options | self.own_options)
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -325,32 +318,36 @@ def quieten() -> None:
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 
+def run_folder(ckpt_path: str | Path) -> Path | None:
+    """The folder of the run that a checkpoint belongs to; None where it lies by itself."""
+    folder = Path(ckpt_path).resolve().parent
+    return folder.parent if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file() else None
+
+
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken.
 
     A folder in which a run was refused, or stopped before its first checkpoint, is free.
     """
-    folder = config.trainer.default_root_dir
-    resuming = bool(config.get("ckpt_path"))
+    folder, asked = config.trainer.default_root_dir, config.get("ckpt_path")
+    anew = fitting and not (config.overwrite or asked)
     if folder == "":
         raise ConfigError("trainer.default_root_dir", "empty", "a folder", "Leave it out for runs/NAME.")
     if folder is not None:
-        root = Path(folder)
-        if fitting and _holds_a_run(root) and not (config.overwrite or resuming):
+        if anew and _holds_a_run(Path(folder)):
             remedy = "Name another one, or add --overwrite true."
             raise ConfigError("trainer.default_root_dir", folder, "a folder without a run", remedy)
-        return root
-    folder = Path(config.get("ckpt_path") or "").parent
-    if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
-        return folder.parent
+        return Path(folder)
+    if asked and (own := run_folder(asked)) is not None:
+        return own
     root = Path("runs") / name
-    if fitting and not (config.overwrite or resuming):
+    if anew:
         numbered = (Path("runs") / f"{name}-{i}" for i in count(2))
         free = next(one for one in chain([root], numbered) if not (_holds_a_run(one) or held(one)))
         if free != root:
             rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
-    if (asked := config.get("ckpt_path")) in (NEWEST, AUTO):
+    if asked in (NEWEST, AUTO):
         others = (one for one in Path("runs").glob("*") if one.name.removeprefix(f"{name}-").isdecimal())
         others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
         found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]

@@ -102,18 +102,8 @@ def _engine_bytes(
     engine: Any, policy: Any, sizes: ModelSizes, weight_bytes: int, available: float, *, on_gpu: bool
 ) -> int | None:
     """Weights and cache of a vLLM on this device; None where there is none."""
-    if isinstance(engine, TransformersEngine):
-        return None
-    from cod_lightning.engines.vllm import VLLMEngine  # which is chosen
-    from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-
-    if isinstance(engine, VLLMServerEngine):
-        if not engine.start or engine.local.devices or not on_gpu:
-            return None
-        how: Any = engine.local
-    elif isinstance(engine, VLLMEngine):
-        how = engine
-    else:
+    how = getattr(engine, "local", engine)
+    if not hasattr(how, "kv_cache_gb") or (how is not engine and (not engine.start or how.devices or not on_gpu)):
         return None
     if on_gpu and how.kv_cache_gb is None:
         return int(how.gpu_memory_utilization * available)

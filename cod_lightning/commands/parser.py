@@ -15,6 +15,9 @@ from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
 from cod_lightning.trusted import is_trusted
 
+Options = dict[str, tuple[Any, Any, str]]
+"""Key -> its type (None: a flag), default (...: there is none), and help."""
+TRUST = (None, False, "Let the run's config name classes of other packages, other machines and programs.")
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
 
@@ -48,6 +51,21 @@ class OneLine(ArgumentParser):
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
         self.exit(2, f"{parser.prog}: error: {said} ({_remedy(parser, message)})\n")
+
+
+def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:
+    """The parser of a command that builds no training."""
+    parser = OneLine(prog=f"{program()} {command}", description=about)
+    add_options(parser, options or {})
+    return parser
+
+
+def add_options(parser: ArgumentParser, options: Options) -> None:
+    """Add them, each as `--KEY`."""
+    add: Any = parser.add_argument
+    for name, (kind, default, text) in options.items():
+        how = {"required": True} if default is ... else {"default": default}
+        add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how | {"type": kind}))
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:

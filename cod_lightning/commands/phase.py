@@ -24,6 +24,7 @@ from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive
+from cod_lightning.trusted import leaves
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
@@ -155,20 +156,16 @@ def _key(config: str) -> str:
     modules = {name.rpartition(".")[0] for name in class_paths(config)}
     code = (path.read_text(errors="replace") for path in sources(modules))
     content = yaml.safe_load(config)
-    files = [mark for part in ("data", "model") for mark in _marks(content.get(part))]
+    files = _marks({part: content[part] for part in ("data", "model")})
     parts = (config, __version__, torch.__version__, transformers.__version__, *code, *files)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _marks(value: Any, key: str = "") -> Iterator[str]:
+def _marks(content: Any) -> Iterator[str]:
     """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _marks(inner, str(name))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _marks(inner)
-    elif isinstance(value, str) and value and key.endswith(_NAMING):
+    for key, value in leaves(content):
+        if not (isinstance(value, str) and value and key.endswith(_NAMING)):
+            continue
         from cod_lightning.models.gguf.cache import gguf_file
 
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.commands.from_run import built
-from cod_lightning.commands.lightning_cli import Options
 from cod_lightning.commands.memory import plan_of, show
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import built
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.lifecycles import outline
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.ranges import NonNegative, Positive
 from cod_lightning.terminal import Screen
@@ -18,30 +17,28 @@ from cod_lightning.terminal import Screen
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What is known of tokens and speed; what is not is bounded by the config, or left out."""
+    """Tokens that a task takes, and how many go by in a second, as in a short run's metrics.csv."""
 
-    sampled_tokens_per_s: Positive | None = None
+    sampled_tokens_per_s: Positive
     """Tokens that all engines together sample in a second."""
-    trained_tokens_per_s: Positive | None = None
+    trained_tokens_per_s: Positive
     """Tokens that go through forward and backward in a second, on all GPUs together."""
-    sync_s: NonNegative = 0.0
-    """Seconds of a weight sync."""
-    sampled_tokens_per_task: NonNegative | None = None
-    """Of a task's turns and the update after it; null: the most that data.max_new_tokens allows."""
-    trained_tokens_per_task: NonNegative | None = None
-    """Prompts included; null: a window for the task and one for the update."""
+    sampled_tokens_per_task: NonNegative
+    """Of a task's turns and the update after it."""
+    trained_tokens_per_task: NonNegative
+    """Likewise, prompts included."""
 
 
 _OPTIONS: Options = {
     "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
-    "pace": (Pace, Pace(), "Tokens per second, for an estimate of the time."),
+    "pace": (Pace | None, None, "Tokens per second and task, for an estimate of the time. Keys: --pace.help."),
 }
 
 
-def time_of(data: RolloutDataModule, trainer: Any, window: int, pace: Pace) -> str:
-    """What the training takes in hours, or what is missing to say so; `trainer` is its config.
+def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None) -> str:
+    """What the training takes in hours, weight syncs aside, or what is missing to say so; `trainer` is its config.
 
-    One after the other: sample, train, sync. With rollouts ahead sampling and training overlap, and the longer one counts.
+    One after the other: sample, train. With rollouts ahead sampling and training overlap, and the longer one counts.
     """
     updates = data.updates_per_rollout * data.passes_per_rollout
     per_epoch = len(data.stream) // data.updates_per_rollout
@@ -51,28 +48,19 @@ def time_of(data: RolloutDataModule, trainer: Any, window: int, pace: Pace) -> s
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
     num_rollouts, num_validations = math.ceil(least), math.ceil(least / per_epoch)
     tasks = data.packs_per_rollout * data.group_size * data.pack_size
-    if pace.sampled_tokens_per_s is None or pace.trained_tokens_per_s is None:
-        speeds = "--pace.sampled_tokens_per_s and --pace.trained_tokens_per_s"
-        return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give {speeds}."
-    episodes = outline(data.program, data.pack_size, data.context.updates)
-    rewrites = (len(episodes) - data.pack_size) / data.pack_size
-    sampled, trained = pace.sampled_tokens_per_task, pace.trained_tokens_per_task
-    task_s = data.max_new_tokens * (data.env.max_turns + rewrites) if sampled is None else sampled
-    task_s /= pace.sampled_tokens_per_s
+    if pace is None:
+        return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give --pace.KEY (see --pace.help)."
+    task_s = pace.sampled_tokens_per_task / pace.sampled_tokens_per_s
     rollout_s = tasks * task_s
-    of_task = window * (1 + rewrites) if trained is None else trained
-    training_s = data.passes_per_rollout * tasks * of_task / pace.trained_tokens_per_s
+    training_s = data.passes_per_rollout * tasks * pace.trained_tokens_per_task / pace.trained_tokens_per_s
     ahead = data.max_staleness > 0
-    step_s = (max(rollout_s, training_s) if ahead else rollout_s + training_s) + pace.sync_s
+    step_s = max(rollout_s, training_s) if ahead else rollout_s + training_s
     validation_s = data.val_packs * data.pack_size * task_s
     end_s = task_s * sum(suite.num_packs * (suite.pack_size or data.pack_size) for suite, _ in data.test_conditions())
     total_s = num_rollouts * step_s + num_validations * validation_s + end_s
-    missing = [name for name, of in (("sampled", sampled), ("trained", trained)) if of is None]
-    bounded = " and ".join(f"--pace.{name}_tokens_per_task" for name in missing)
-    most = f" at most ({bounded} not given)" if bounded else ""
     return (
-        f"Time: {total_s / 3600:.1f} h{most}. {num_rollouts:,} times a rollout of {rollout_s:.0f} s"
-        f"{' beside' if ahead else ','} training of {training_s:.0f} s, a sync of {pace.sync_s:.1f} s; "
+        f"Time: {total_s / 3600:.1f} h. {num_rollouts:,} times a rollout of {rollout_s:.0f} s "
+        f"{'beside' if ahead else 'and'} training of {training_s:.0f} s; "
         f"{num_validations} validations of {validation_s:.0f} s; {end_s / 60:.0f} min for suites at the end."
     )
 
@@ -92,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
-    time = time_of(cli.datamodule, cli.asked_trainer, policy.window, cli.config_init.pace)
+    time = time_of(cli.datamodule, cli.asked_trainer, cli.config_init.pace)
     show(plan, cli.model, cli.asked_trainer, screen)
     screen.print(time, soft_wrap=True)
     return 0 if plan.fits else 1

@@ -15,7 +15,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
@@ -27,20 +28,18 @@ from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 
+_OPTIONS: Options = {
+    "num_tasks": (int, 4, "N, tasks of the pack."),
+    "index": (Natural | None, None, "Which pack, from 0 on; null draws one."),
+    "policy": (Literal["you", "random", "scripted", "oracle"], "you", "Who plays."),
+    "ckpt_path": (str | None, None, "Watch this checkpoint of a run play. See `play --ckpt_path X --help`."),
+}
+
 
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
-    parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
-    parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
-    text = "Which pack, from 0 on; null draws one."
-    parser.add_argument("--index", type=Natural | None, default=None, help=text)
-    players = Literal["you", "random", "scripted", "oracle"]
-    parser.add_argument("--policy", type=players, default="you", help="Who plays.")
-    text = "How the context is kept, by class path; null: a hint, rewritten whole."
-    parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
-    text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
-    parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
-    options = parse_world(parser, argv)
+    about = "Play a pack in the terminal, or watch a reference policy play it."
+    options = parse_world("play", about, argv, _OPTIONS)
     check_num_tasks("--num_tasks", options.num_tasks)
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     console, env, who = Screen(), options.env, options.policy
@@ -167,10 +166,7 @@ class Person(Audience, TextPolicy):
         """What a whole pack is played by."""
         self.console.print(panel("rules", rules))
         if self.tools:
-            table = Table("call", "what it does", box=None, pad_edge=False)
-            for one in self.tools:
-                table.add_row(*map(Text, _tool(one)))
-            self.console.print(panel("tools", table))
+            self.console.print(panel("tools", "\n".join(map(_described, self.tools))))
         bare = "The answer by itself is enough, without reasoning or tags."
         answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else bare
         self.console.print(panel("what you type", answers))
@@ -217,8 +213,8 @@ def _one_of(forms: Sequence[str], typed: str) -> str:
     return meant[0] if len(meant) == 1 else typed
 
 
-def _tool(tool: Mapping[str, Any]) -> tuple[str, str]:
+def _described(tool: Mapping[str, Any]) -> str:
     """How a call is written, and what it does."""
     function = tool.get("function", tool)
     given = ", ".join(function.get("parameters", {}).get("properties", {}))
-    return f"{function.get('name', '')}({given})", str(function.get("description", ""))
+    return f"{function.get('name', '')}({given}): {function.get('description', '')}"

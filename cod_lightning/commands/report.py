@@ -3,21 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import parser_of
 from cod_lightning.errors import ConfigError
 
 
 def run(argv: Sequence[str]) -> int:
     """Write the report and print its path."""
-    parser = OneLine(
-        prog=f"{program()} report",
-        description="Write one HTML file about a run, or several runs side by side: success by position, training curves, and "
-        "a browser of lifecycles. It loads nothing from any network.",
+    about = (
+        "Write one HTML file about a run, or several runs side by side: success by position, training curves, and a browser of "
+        "lifecycles. It loads nothing from any network."
     )
+    text = "File to write; null: RUN_DIR/report.html of the first run."
+    parser = parser_of("report", about, {"out": (Path | None, None, text)})
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
-    parser.add_argument(
-        "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
-    )
     options = parser.parse_args(list(argv))
     out: Path = options.out or options.runs[0] / "report.html"
 

@@ -12,16 +12,14 @@ from typing import Any, NoReturn
 import torch
 
 from cod_lightning.clients.access import key_of
-from cod_lightning.commands.from_run import built
-from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.parser import Options
+from cod_lightning.commands.train import built
 from cod_lightning.datamodules.checks import asked_of
 from cod_lightning.engines.vllm_folder import WeightFolder
-from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
-from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
+from cod_lightning.engines.vllm_server.process import check_local
 from cod_lightning.engines.vllm_server.start import start_all
-from cod_lightning.engines.vllm_start import room_for
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf.cache import checkpoint_folder
@@ -52,7 +50,13 @@ def run(argv: Sequence[str]) -> int:
     folder = None
     try:
         folder, model = _model(policy, engine, cli)
-        servers = [_server(options, engine, policy, model, key, index) for index in range(options.num_servers)]
+        engine.local, engine.log_folder = replace(engine.local, devices=_devices(options)), Path(options.logs)
+        servers = [
+            engine.local_server(
+                i, model, asked_of(policy), policy.window, key, host=options.host, port=options.port + i
+            )
+            for i in range(options.num_servers)
+        ]
         start_all(servers)
         for server in servers:
             print(f"serving {policy.window} tokens at {server.url}", flush=True)
@@ -97,25 +101,11 @@ def _model(policy: Any, engine: VLLMServerEngine, cli: Any) -> tuple[WeightFolde
     return folder, folder.write(model, model.state_dict().items(), "start")
 
 
-def _server(options: Any, engine: VLLMServerEngine, policy: Any, model: Path | str, key: str, index: int) -> Server:
-    local, each = engine.local, options.gpus_per_server
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+def _devices(options: Any) -> tuple[str, ...]:
+    """The GPUs of each server, in order."""
+    each, visible = options.gpus_per_server, os.environ.get("CUDA_VISIBLE_DEVICES", "")
     gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
-    devices = [",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers)]
-    process = ServerProcess(
-        replace(local, devices=tuple(devices)),
-        index=index,
-        model=model,
-        dtype=local.dtype or str(policy.dtype).removeprefix("torch."),
-        window=policy.window,
-        log=Path(options.logs) / f"vllm_server_{index}.log",
-        key=key,
-        sleep=engine.sleeps,
-        adapter_rank=room_for(policy.adapter_rank) if policy.adapter_rank and engine.takes_adapters else 0,
-        host=options.host,
-        port=options.port + index,
-    )
-    return Server(ServerClient(process.url, key, engine.sync_timeout_s), process)
+    return tuple(",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers))
 
 
 def _watch(servers: Sequence[Server], needed: Callable[[], bool]) -> None:

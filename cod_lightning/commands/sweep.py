@@ -14,17 +14,29 @@ from typing import Any
 import yaml
 
 from cod_lightning.commands.config_files import expand, full_key, keys_of
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
-_DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
+_ABOUT = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
 launcher's own. Finished jobs are skipped, others go on from their last checkpoints. Ends with 1 if a job is not finished."""
-_SEED = "seed_everything"
+_OPTIONS: Options = {
+    "config": (str | None, None, "As in `fit`; its hydra.sweeper.params are axes too."),
+    "out": (Path | None, None, "Folder of the jobs; null: runs/sweeps/CONFIG."),
+    "launcher": (
+        str,
+        "basic",
+        "basic: one after another; joblib: several at a time; submitit_slurm: on a cluster; submitit_local.",
+    ),
+    "print_jobs": (None, False, "Print what would run and how far it is; run nothing."),
+    "reference": (str | None, None, "Cell that the others are compared with, as KEY=VALUE,...; null: the first."),
+    "results": (Path | None, None, "Stem of the files written; null: FOLDER/sweep_results."),
+}
+_SEED, _LAUNCHER = "seed_everything", "hydra.launcher."
 
 
 @dataclass(frozen=True)
@@ -44,60 +56,37 @@ class Job:
 
 def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
-    options, axes, hydra = _parse(argv)
+    typed = list(keys_of(argv))
+    options = _options([(key, value) for key, value in typed if key.startswith("-") or value is None])
+    assigned = [f"{key}={value}" for key, value in typed if not key.startswith("-") and value is not None]
     if options.table:
         return _table(options.table, options, argv)
     if options.config is None:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
-    jobs = plan(options.config, axes, root)
+    jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
     if options.print_jobs:
         for job in jobs:
             print(f"{'finished' if job.finished else 'to run':<9} {job.record.label}  ->  {job.folder}")
         print(f"{len(jobs)} jobs, {sum(job.finished for job in jobs)} finished")
         return 0
     with locked(root, "--out", "sweep"):
-        _run(jobs, root, options.launcher, hydra)
+        _run(jobs, root, options.launcher, [one for one in assigned if one.startswith(_LAUNCHER)])
     failed = _failures(jobs)
     if any(job.finished for job in jobs):
         _table([root], options, argv)
     return failed
 
 
-def _parse(argv: Sequence[str]) -> tuple[Any, list[str], list[str]]:
-    """Options, axes as KEY=VALUES, and overrides of Hydra's launcher."""
-    parser = OneLine(
-        prog=f"{program()} sweep",
-        usage="%(prog)s --config NAME KEY=VALUES ...",
-        description=" ".join(_DESCRIPTION.split()),
-    )
-    add = parser.add_argument
-    add("--config", default=None, help="As in `fit`; its hydra.sweeper.params are axes too.")
-    add("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
-    text = "basic: one after another; joblib: several at a time; submitit_slurm: on a cluster; submitit_local."
-    add("--launcher", default="basic", help=text)
-    add("--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing.")
-    text = "Compare the runs in there; run nothing."
-    add("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
-    text = "Cell that the others are compared with; default: the first."
-    add("--reference", default=None, metavar="KEY=VALUE,...", help=text)
-    text = "Of the files written; default: FOLDER/sweep_results."
-    add("--results", type=Path, default=None, metavar="STEM", help=text)
-    axes: list[str] = []
-    own: list[str] = []
-    hydra: list[str] = []
-    for key, value in keys_of(argv):
-        if key.startswith("-") or value is None:
-            own += [key] if value is None else [key, value]
-        else:
-            (hydra if key.startswith("hydra.launcher.") else axes).append(f"{key}={value}")
-    if len(names := [value for key, value in keys_of(argv) if key == "--config"]) > 1:
+def _options(typed: Sequence[tuple[str, str | None]]) -> Any:
+    """The command's own."""
+    if len(names := [value for key, value in typed if key == "--config"]) > 1:
         raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
-    return parser.parse_args(own), axes, hydra
-
-
-# ---------------------------------------------------------------------- jobs
+    parser = parser_of("sweep", " ".join(_ABOUT.split()), _OPTIONS)
+    text = "Compare the runs in there; run nothing."
+    parser.add_argument("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
+    return parser.parse_args([part for pair in typed for part in pair if part is not None])
 
 
 def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
@@ -136,11 +125,14 @@ def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
 
 def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """The config of a cell, every key in it, once module and data were built from it."""
-    from cod_lightning.commands.train import made
+    from cod_lightning.commands.train import built
 
     typed = [f"{key}={_as_typed(text)}" for key, _, text in (one.partition("=") for one in overrides)]
     print(f"checking {' '.join([Path(config).stem, *overrides])}", file=sys.stderr, flush=True)
-    asked = made(expand(["--config", config, *typed]), "sweep").asked
+    cli = built("sweep", {}, ["--config", config, *typed])
+    cli.check_fit()
+    cli.check_played(elsewhere=True)
+    asked = cli.asked
     if not asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
     trainer = {**asked["trainer"], "default_root_dir": None}  # each has a folder of its own
@@ -214,7 +206,6 @@ def _failures(jobs: Sequence[Job]) -> int:
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Table
-    from rich.text import Text
 
     from cod_lightning.reports.sweeps.compare import compare, write_results
     from cod_lightning.reports.sweeps.page import page, summary
@@ -227,15 +218,13 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))
     screen = Screen()
     for sweep in sweeps:
-        screen.print(Text(f"\n{sweep['config']}, suite {sweep['suite']}:"))
+        screen.print(f"\n{sweep['config']}, suite {sweep['suite']}:")
         head, lines = summary(sweep)
-        table = Table(box=None, pad_edge=False)
-        for one in head:
-            table.add_column(Text(one))
+        table = Table(*head, box=None, pad_edge=False)
         for line in lines:
-            table.add_row(*map(Text, line))
+            table.add_row(*line)
         screen.print(table)
         for note in sweep["notes"]:
-            screen.print(Text(f"Note: {note}"))
+            screen.print(f"Note: {note}")
     print(f"\nWritten to {stem}.json and .md")
     return 0

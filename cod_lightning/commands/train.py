@@ -1,11 +1,13 @@
-"""CoD-Train with its warm start, its evaluation and its report."""
+"""CoD-Train with its warm start, its evaluation and its report, and what the commands share that work on a training or its run."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
+from transformers import PreTrainedModel
 
 from cod_lightning.callbacks import (
     Evaluation,
@@ -20,19 +22,24 @@ from cod_lightning.callbacks import (
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import LIGHTNING, phase
-from cod_lightning.commands.config_files import Expanded
-from cod_lightning.commands.lightning_cli import CodCLI, Options, start
-from cod_lightning.commands.parser import program
+from cod_lightning.commands.config_files import Expanded, expand, keys_of, read_keys
+from cod_lightning.commands.lightning_cli import CodCLI, run_folder, start
+from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
-from cod_lightning.ranges import Count
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.ranks import check_shares
+from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
+OF_A_RUN: Options = {
+    "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
+    "trust": TRUST,
+}
+SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
 
@@ -40,6 +47,8 @@ _MOST_CAUSES = 2
 class TrainCLI(CodCLI):
     """`CodCLI` for CoD-Train, with its optional warm start and its evaluation at the end."""
 
+    trusted = True
+    """Whether the config may name classes of others, other machines and programs."""
     learnt_nothing = False
     """Whether no update of `fit` had a gradient."""
     warm_start_folder: Path | None = None
@@ -55,9 +64,17 @@ class TrainCLI(CodCLI):
     }
 
     def before_instantiate_classes(self) -> None:
-        """Refuse ranks that the run lacks, of which its warm start has one alone; look at all checkpoints of `test`."""
+        """Refuse ranks that the run lacks, of which its warm start has one alone; look at all checkpoints of `test`.
+
+        A command that has the Trainer do nothing gets the plainest on the CPU, whatever machine the run is for.
+        """
         config: Any = self.config
-        check_started(config.trainer)
+        self.asked_trainer = config.trainer.clone()
+        if self.action is None:
+            none = dict.fromkeys(("precision", "plugins"))
+            config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
+        else:
+            check_started(config.trainer)
         self.checkpoints = checkpoints_of(config)
         if self.checkpoints:
             config.ckpt_path = self.checkpoints[0]
@@ -67,22 +84,34 @@ class TrainCLI(CodCLI):
         """Refuse what cannot be, and start from the warm start's weights."""
         policy, data = self.model.policy, self.datamodule
         checkpoints = self.read_checkpoints()
-        if self.action != "fit":
-            self.check_checkpoints(checkpoints)
-        if self.action in ("fit", None):
-            check_combination(self.model, data)
         if self.action == "fit":
-            trainer = self.config.trainer
-            check_training(self.model, data, num_processes(trainer), type(self.trainer.strategy).__name__)
+            self.check_fit()
             policy.check_machine()
             from cod_lightning.commands import memory
 
-            self.memory_plan = memory.announce(self.model, data, trainer)
+            self.memory_plan = memory.announce(self.model, data, self.config.trainer)
+        else:
+            self.check_checkpoints(checkpoints)
         check_pair(data.engine, policy)
         if self.action is not None:
             self.make_warm_start(checkpoints)
-        elif self.config.warm_start is not None:
-            check_played(self.model, data)
+
+    def check_fit(self) -> None:
+        """Refuse what `fit` refuses of module and data before its warm start, whatever machine this is."""
+        module, data, trainer = self.model, self.datamodule, self.asked_trainer
+        ranks = num_processes(trainer)
+        check_combination(module, data)
+        check_trainable(data.engine)
+        check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
+        check_staleness(data, ranks)
+        module.check_strategy(str(getattr(trainer.strategy, "class_path", trainer.strategy)).rpartition(".")[2])
+
+    def check_played(self, *, elsewhere: bool = False) -> None:
+        """Refuse what cannot be played, known once the policy's tokenizer is; `elsewhere`: on another machine."""
+        if not self.model.policy.waits_for_warm_start:
+            self.datamodule.check_with(self.model.policy, elsewhere=elsewhere)
+            self.model.check_scorers(self.datamodule)
+            self.datamodule.check_suites()
 
     def make_warm_start(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Let the policy begin with the weights of the warm start, if there is one."""
@@ -90,7 +119,7 @@ class TrainCLI(CodCLI):
         if warm is None:
             return
         self._check_has_weights("warm_start", f"{warm.num_updates} updates")
-        check_played(self.model, data)
+        self.check_played()
         began = self._began_with(checkpoints)
         self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
         self.demonstrations = getattr(demonstrated, "teacher", None)
@@ -166,7 +195,9 @@ class TrainCLI(CodCLI):
         if action == "fit":
             self._trained()
         elif action == "test":  # the trained policy has been played; the references and the warm start have not
-            self._evaluate(trained_done=True)
+            from cod_lightning.commands.evaluate import evaluate
+
+            evaluate(self, trained_done=True)
 
     def _trained(self) -> None:
         updates, notes = self.trainer.global_step, list[str]()
@@ -180,11 +211,12 @@ class TrainCLI(CodCLI):
                 "The weights are those that the run began with. Easier settings, a warm start or a larger data.group_size make "
                 "rewards differ."
             )
-        if self.memory_plan is not None:
-            from cod_lightning.commands import memory
+        from cod_lightning.commands import memory
+        from cod_lightning.commands.evaluate import evaluate
 
+        if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
-        self._evaluate(trained_done=False)
+        evaluate(self, trained_done=False)
         if not self.trainer.is_global_zero:
             return
         if (self.root / "metrics.csv").is_file():
@@ -199,41 +231,50 @@ class TrainCLI(CodCLI):
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
 
-    def _evaluate(self, *, trained_done: bool) -> None:
-        from cod_lightning.commands.evaluate import evaluate
-        from cod_lightning.diagnosis.evidence import Evidence
-        from cod_lightning.reports.curves import read_metrics
-
-        folder, more = self.warm_start_folder, self.checkpoints[1:]
-        begun = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
-        recorded = Evidence(folder=self.root, metrics=read_metrics(self.root)[0])
-        note = "\n".join(filter(None, (begun, recorded.in_training())))
-        parts = (self.trainer, self.model, self.datamodule, folder)
-        evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
-        if self.trainer.is_global_zero:
-            from cod_lightning.commands import report
-
-            report.run([str(self.root)])
-
-
-def check_training(module: Any, data: Any, ranks: int, strategy: str) -> None:
-    """What `fit` refuses of module and data on so many processes, before its warm start."""
-    check_trainable(data.engine)
-    check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
-    check_staleness(data, ranks)
-    module.check_strategy(strategy)
-
-
-def check_played(module: Any, data: Any, *, elsewhere: bool = False) -> None:
-    """What cannot be played, known once the policy's tokenizer is."""
-    if not module.policy.waits_for_warm_start:
-        data.check_with(module.policy, elsewhere=elsewhere)
-        module.check_scorers(data)
-        data.check_suites()
-
 
 def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:
     """The CLI of a command with module and data, once it has done what Lightning does for it."""
     action = command if command in LIGHTNING else None
     name = expanded.names[0] if expanded.names else "run"
     return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, options=options, action=action, name=name)
+
+
+def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCLI] = TrainCLI) -> Any:
+    """The CLI of a command with module and data. Where it takes a checkpoint and no config is typed, it is the run's own config, of
+    which only our classes are trusted."""
+    typed = dict(keys_of(argv))
+    own = None
+    if "ckpt_path" in options and "--ckpt_path" in typed and not {"--config", "-c"} & typed.keys():
+        own = config_of_run(typed["--ckpt_path"] or "")
+    trust = "--trust" in typed or own is None
+    with only_from((*OWN, *STRATEGIES), trust=trust):
+        found = made(expand(argv, own), command, options, cli)
+    found.trusted = trust
+    return found
+
+
+def config_of_run(path: str) -> dict[str, Any]:
+    """The config of the run which the checkpoint belongs to."""
+    folder = run_folder(path) if path and Path(path).exists() else None
+    if folder is None:
+        read_checkpoint(path, "--ckpt_path")
+        expected = f"the config of the run, since {path} lies in no run's folder"
+        raise ConfigError("--config", "missing", expected, "Add --config FILE.")
+    return read_keys(folder / "config.yaml", "--config", folder / "config.yaml")
+
+
+def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:
+    """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`.
+
+    The warm start serves where there is no checkpoint, or one of an adapter on it.
+    """
+    policy, data = cli.model.policy, cli.datamodule
+    if cli.config.ckpt_path is None or policy.waits_for_warm_start:
+        with only_from((*OWN, *STRATEGIES), trust=cli.trusted):
+            cli.make_warm_start(cli.read_checkpoints())
+    data.check_with(policy)
+    tokenizer: Any = data.chat.tokenizer
+    model = policy.model(tokenizer)
+    if ckpt_path is not None:
+        read_checkpoint(ckpt_path).load_into(model, policy.base)
+    return model

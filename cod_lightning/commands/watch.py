@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.from_run import SAMPLED, built, model_of
-from cod_lightning.commands.lightning_cli import Options
+from cod_lightning.commands.parser import Options
 from cod_lightning.commands.play import Audience
+from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups

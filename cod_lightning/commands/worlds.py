@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.config_files import keys_of, shipped_or_class
-from cod_lightning.commands.parser import OneLine, own_refusals, program
+from cod_lightning.commands.parser import Options, own_refusals, parser_of, program
 from cod_lightning.commands.shipped import files_of
+from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 
 
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
     about = "List the shipped worlds: what `env=NAME` and `play --env NAME` take."
-    OneLine(prog=f"{program()} worlds", description=about).parse_args(list(argv))
+    parser_of("worlds", about).parse_args(list(argv))
     from rich.table import Table
 
     from cod_lightning.terminal import Screen
@@ -36,21 +37,20 @@ def description(path: Path) -> str:
     return " ".join(line for line in lines if not line.startswith("@package "))
 
 
-def world_parser(command: str, description: str, *, required: bool = True) -> OneLine:
-    """A parser with `--env`, which takes a shipped name, a YAML file or a class path, and `--env.KEY value`."""
-    parser = OneLine(prog=f"{program()} {command}", description=description)
-    parser.add_subclass_arguments(
-        TextEnv,
-        "env",
-        required=required,
-        help="A shipped world (see `worlds`), a YAML file with class_path and init_args, or a class path. Its parameters "
-        "follow as --env.KEY VALUE.",
-    )
-    return parser
+def parse_world(
+    command: str, about: str, argv: Sequence[str], options: Options | None = None, *, required: bool = True
+) -> Any:
+    """What is typed behind a command about a world and a context mechanism (`--env`, `--context`), both built.
 
-
-def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
-    """Parsed arguments with shipped names replaced by their files; the world itself is built."""
+    Either is a name that ships, a YAML file or a class path; parameters follow as `--env.KEY VALUE`.
+    """
+    parser = parser_of(command, about, options)
+    for key, kind, text in (
+        ("env", TextEnv, "A shipped world (see `worlds`), a YAML file with class_path and init_args, or a class path"),
+        ("context", ContextMechanism, "How the context is kept, likewise; null: a hint, rewritten whole"),
+    ):
+        help_text = f"{text}. Its parameters follow as --{key}.KEY VALUE."
+        parser.add_subclass_arguments(kind, key, required=required and key == "env", help=help_text)
     line: list[str] = []
     for typed, value in keys_of(argv):
         key = typed.removeprefix("--").removeprefix("data.")

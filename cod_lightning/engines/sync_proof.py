@@ -35,6 +35,8 @@ _LEAST_APART, _TIMES_APART = 1e-3, 5.0
 _ERRORS = 6.0
 """Standard errors by which a staleness has to differ from 0."""
 _MOST_NAMED, _NUM_PROBES, _IDS = 3, 32, 64
+_FEW = 4
+"""Every so many of the probes are asked first; the others only where these do not settle it, as in low precision."""
 
 
 def digest(tensor: Tensor) -> int:
@@ -190,15 +192,21 @@ class Probes:
             return _Known(engine.policy_version, torch.log_softmax(logits.float() / _TEMPERATURE, dim=-1).cpu())
 
         now, fresh, apart = known(prompt), True, [0.0]
+        bound = max(_LEAST_APART, _TIMES_APART * self._apart)
         for index in range(max(gathered(len(own)))):
             replica = own[min(index, len(own) - 1)]
-            said = _answers(replica, prompt, ends)
-            fresh &= self._see_fresh(replica, said, now)
-            apart.append(_apart(said, now))
-            if apart[-1] > max(_LEAST_APART, _TIMES_APART * self._apart):
+            for asked in (slice(None, None, _FEW), slice(None)):
+                said = _answers(replica, prompt, ends[asked])
+                lag, off = self._lag(said, now.logprobs[asked], asked), _apart(said, now.logprobs[asked])
+                if lag.fresh and off <= bound:
+                    break
+            self._check_lag(replica, lag, len(said))
+            fresh &= lag.fresh
+            apart.append(off)
+            if off > bound:
                 unlike = random.Random(2 + engine.policy_version)
                 other = [unlike.randrange(vocabulary) for _ in range(length)]
-                _check_keys(replica, apart[-1], _apart(_answers(replica, other, ends), known(other)))
+                _check_keys(replica, off, _apart(_answers(replica, other, ends), known(other).logprobs))
         self._apart = max(apart)
         if fresh or self._left is None:
             self._left = now
@@ -207,24 +215,26 @@ class Probes:
             self.last = now.logprobs[:, some]
         return moved
 
-    def _see_fresh(self, replica: Engine, said: list[Completion], now: _Known) -> bool:
-        """Whether the replica is shown to have left the reference. Raises where it is shown that it has not."""
-        if (left := self._left) is None:
-            return True
+    def _lag(self, said: list[Completion], now: Float[Tensor, "S V"], asked: slice) -> Lag:
+        """Of the replica that gave these answers, against the reference; none where there is no reference yet."""
+        if self._left is None:
+            return Lag(0.0, 0.0)
         ids, engine = _sampled(said)
-        of = [known.logprobs[torch.arange(len(ids)), ids] for known in (now, left)]
-        staleness = Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
-        if staleness.stale:
-            share = staleness.share
-            what, why = "stale", "Weights, an adapter or cached keys of that sync are still served."
-            where = "nearer to" if share >= _STALE else f"{share:.0%} on the way back to"
-            if share < 0:
-                what, why, where = "beyond its weights", "Is an adapter scaled twice?", f"{-share:.0%} too far from"
-            raise EngineMismatch(
-                f"after sync {replica.policy_version} {replica} is {what}: by the log-probs of {len(ids)} tokens it is {where} the "
-                f"weights of sync {left.version} ({share:.2f} +- {staleness.error:.2f}; 0 is now, 1 is then). {why}"
-            )
-        return staleness.fresh
+        of = [logprobs[torch.arange(len(ids)), ids] for logprobs in (now, self._left.logprobs[asked])]
+        return Lag.of(*map(torch.cat, zip(*gathered((engine, *of)), strict=True)))
+
+    def _check_lag(self, replica: Engine, lag: Lag, num_tokens: int) -> None:
+        """Raise where it is shown that the replica has not left the reference."""
+        if not lag.stale or self._left is None:
+            return
+        what, why = "stale", "Weights, an adapter or cached keys of that sync are still served."
+        where = "nearer to" if lag.share >= _STALE else f"{lag.share:.0%} on the way back to"
+        if lag.share < 0:
+            what, why, where = "beyond its weights", "Is an adapter scaled twice?", f"{-lag.share:.0%} too far from"
+        raise EngineMismatch(
+            f"after sync {replica.policy_version} {replica} is {what}: by the log-probs of {num_tokens} tokens it is {where} the "
+            f"weights of sync {self._left.version} ({lag.share:.2f} +- {lag.error:.2f}; 0 is now, 1 is then). {why}"
+        )
 
 
 def _answers(engine: Engine, prompt: list[int], ends: list[int]) -> list[Completion]:
@@ -258,7 +268,7 @@ def _sampled(said: list[Completion]) -> tuple[Int[Tensor, " P"], Float[Tensor, "
     return torch.tensor([one.action_ids[0] for one in said]), torch.tensor([one.behaviour_logprobs[0] for one in said])
 
 
-def _apart(said: list[Completion], now: _Known) -> float:
+def _apart(said: list[Completion], now: Float[Tensor, "S V"]) -> float:
     """How far (median nats, of all ranks) the engine's log-probs are from those under the weights of now."""
     ids, engine = _sampled(said)
-    return float(torch.cat(gathered((engine - now.logprobs[torch.arange(len(ids)), ids]).abs())).median())
+    return float(torch.cat(gathered((engine - now[torch.arange(len(ids)), ids]).abs())).median())

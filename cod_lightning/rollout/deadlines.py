@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -42,9 +42,13 @@ class Deadlines:
     building of the environment with its data."""
 
 
-@asynccontextmanager
-async def limited(limit_s: float | None, late: Callable[[], Exception]) -> AsyncIterator[None]:
+def limited(limit_s: float | None, late: Callable[[], Exception]) -> AbstractAsyncContextManager[None]:
     """Ends what takes longer than so many seconds; None: no limit. Raises what `late` gives."""
+    return nullcontext() if limit_s is None else _limited(limit_s, late)
+
+
+@asynccontextmanager
+async def _limited(limit_s: float, late: Callable[[], Exception]) -> AsyncIterator[None]:
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:

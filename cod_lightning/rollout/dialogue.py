@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from msgspec import structs
-
 from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import blame, check_completion, crossing
@@ -111,20 +109,9 @@ class Dialogue:
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
         room = sampler.window - len(self._ids)
-        turn = Turn(
-            new_ids=self._new_ids,
-            extends=self._extends,
-            action_ids=(),
-            behaviour_logprobs=(),
-            stop=StopReason.WINDOW,
-            policy_version=sampler.policy_version,
-            prompt_digest=self._digest,
-            observation=self.messages[-1].content,
-            parts=self._new_parts,
-        )
         if room < 1:
             self.response = ""
-            return turn
+            return self._turn((), (), StopReason.WINDOW, sampler.policy_version)
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
         most = min(room, wanted)
         completion = await sampler.engine.generate(
@@ -148,19 +135,28 @@ class Dialogue:
         completion = cut(completion, self._ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
         self.response = sampler.chat.decode(completion.action_ids)
-        turn = structs.replace(
-            turn,
-            action_ids=completion.action_ids,
-            behaviour_logprobs=completion.behaviour_logprobs,
-            stop=StopReason.WINDOW if cut_by_window else completion.stop,
-            policy_version=completion.policy_version,
-            response=self.response,
-        )
+        stop = StopReason.WINDOW if cut_by_window else completion.stop
+        turn = self._turn(completion.action_ids, completion.behaviour_logprobs, stop, completion.policy_version)
         self.messages.append(Message(Role.ASSISTANT, self.response))
         self._ids.extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True
         return turn
+
+    def _turn(self, ids: tuple[int, ...], logprobs: tuple[float, ...], stop: StopReason, version: int) -> Turn:
+        """The record of this response to the prompt so far."""
+        return Turn(
+            new_ids=self._new_ids,
+            extends=self._extends,
+            action_ids=ids,
+            behaviour_logprobs=logprobs,
+            stop=stop,
+            policy_version=version,
+            prompt_digest=self._digest,
+            observation=self.messages[-1].content,
+            parts=self._new_parts,
+            response=self.response,
+        )
 
     def say(self, text: str, parts: tuple[Part, ...] = ()) -> None:
         """Append the user's next message, as text and as parts where it shows images."""

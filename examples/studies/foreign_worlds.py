@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from jaxtyping import Float
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.figures import figures
@@ -113,7 +113,7 @@ def measured(run: Path) -> dict[str, Any]:
 
 def repeated(run: Path) -> dict[str, float]:
     """Success from position 1 on, in tasks whose thing was sought before in the pack, and in those whose was not."""
-    world = parse_world(world_parser("check", ""), ["--env", "textworld_compact"]).env
+    world = parse_world("check", "", ["--env", "textworld_compact"]).env
     played = pq.read_table(run / PACKS).to_pylist()
     found: dict[bool, list[float]] = {True: [], False: []}
     packs: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def credit_measured(run: Path) -> dict[str, Any]:
 
 def references(name: str, num_packs: int) -> dict[str, Any]:
     """Success by position of the references in natural wording."""
-    world = parse_world(world_parser("check", ""), ["--env", "textworld_easy", *NATURAL[name]]).env
+    world = parse_world("check", "", ["--env", "textworld_easy", *NATURAL[name]]).env
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
     rows = {}
     for kind in REFERENCES:

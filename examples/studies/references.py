@@ -13,7 +13,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.commands.shipped import files_of
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.intervals import Estimate
@@ -89,7 +89,7 @@ def main() -> None:
     sizes = vars(parser.parse_args())
     worlds = {}
     for name in own_worlds():
-        world = parse_world(world_parser("check", ""), ["--env", name]).env
+        world = parse_world("check", "", ["--env", name]).env
         worlds[name] = {"identity": world.name, "rows": measured(world, **sizes)}
     record = {**sizes, "split": "test", "worlds": worlds}
     STEM.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")

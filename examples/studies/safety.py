@@ -22,9 +22,9 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.commands.deploy import sampler_of
-from cod_lightning.commands.from_run import OF_A_RUN, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
+from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, StackedContext
 from cod_lightning.diagnosis.evidence import episodes
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside

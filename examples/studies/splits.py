@@ -7,7 +7,7 @@ Writes docs/results/splits.md. About a minute.
 
 from pathlib import Path
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 from tests.envs.hidden_rules import TRIES, commonest, memoryless_gap, num_rules
@@ -36,7 +36,7 @@ def main() -> None:
     for name in own_worlds():
         if name == "terminal_reference":
             continue
-        world = parse_world(world_parser("check", ""), ["--env", name]).env
+        world = parse_world("check", "", ["--env", name]).env
         train, test = (num_rules(world, split) for split in (Split.TRAIN, Split.TEST))
         played = [f"{share:.3f}" for share in memoryless_gap(world, name, 1024)] if name in TRIES else ["", ""]
         if test < MANY or name in TRIES:

@@ -1,6 +1,7 @@
 """The evaluation of a real policy: several checkpoints, every control, and one file in the end."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -51,7 +52,9 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """Results of the policy itself, then of two checkpoints, the second a copy of it."""
     folder = tmp_path_factory.mktemp("run")
     trainer, module, data = parts(folder, [PLAIN, CHANGING])
-    evaluate(trainer, module, data, None, trained_done=False)
+    cli = SimpleNamespace(trainer=trainer, model=module, datamodule=data, root=folder, checkpoints=[])
+    cli.demonstrations = cli.warm_start_folder = None
+    evaluate(cli, trained_done=False)
     alone = read_results(folder / "evaluation.json")
     trainer.save_checkpoint(folder / "same.ckpt", weights_only=True)
     content = torch.load(folder / "same.ckpt", weights_only=True)
@@ -64,7 +67,8 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     evaluation.by_checkpoint = True
     names = [str(folder / "other.ckpt"), str(folder / "same.ckpt")]
     trainer.test(module, data, ckpt_path=names[0], verbose=False)
-    evaluate(trainer, module, data, None, trained_done=True, checkpoints=names[1:])
+    cli.checkpoints = names
+    evaluate(cli, trained_done=True)
     return alone, read_results(folder / "evaluation.json")
 
 

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import yaml
 from lightning.pytorch.loops.fit_loop import _FitLoop
 
+from cod_lightning.callbacks import Evaluation
 from cod_lightning.cli import main
+from cod_lightning.commands.evaluate import _show
 from cod_lightning.commands.train import TrainCLI
 from tests.cases import each
 
@@ -22,9 +25,9 @@ def ended(began_at, global_step, capsys, num_moved=1):
         memory_plan=None,
         model=SimpleNamespace(num_moved=num_moved),
         config=config,
-        _evaluate=lambda **_: None,
     )
-    TrainCLI._trained(cli)  # pyright: ignore[reportArgumentType]
+    with mock.patch("cod_lightning.commands.evaluate.evaluate"):
+        TrainCLI._trained(cli)  # pyright: ignore[reportArgumentType]
     return capsys.readouterr().err
 
 
@@ -48,10 +51,12 @@ def test_a_run_in_which_no_update_had_a_gradient_is_said_to_have_learnt_nothing(
 def test_the_table_is_followed_by_what_training_did_to_success_pass_at_k_and_entropy(tmp_path, monkeypatch):
     (tmp_path / "metrics.csv").write_text("step,train/pass_at/1,train/entropy\n0,0.5,1.0\n1,0.75,0.5\n")
     notes = []
-    monkeypatch.setattr("cod_lightning.commands.evaluate.evaluate", lambda *_, note, **__: notes.append(note))
-    trainer, parts = SimpleNamespace(is_global_zero=False), dict.fromkeys(("model", "datamodule", "demonstrations"))
-    cli = SimpleNamespace(trainer=trainer, root=tmp_path, warm_start_folder=None, checkpoints=[], **parts)
-    TrainCLI._evaluate(cli, trained_done=False)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr("cod_lightning.evaluation.results.results_of", lambda *_, **__: {})
+    monkeypatch.setattr("cod_lightning.evaluation.table.print_table", lambda *_, note: notes.append(note))
+    reporting = SimpleNamespace(report=lambda: "")
+    data = SimpleNamespace(engine=reporting, baseline=None, rewards={})
+    trainer = SimpleNamespace(callbacks=[Evaluation()])
+    _show(SimpleNamespace(trainer=trainer, root=tmp_path, datamodule=data, demonstrations=None))
     assert notes == [
         "In training, first update to last quarter: pass@1 0.500 to 0.750, entropy 1.000 to 0.500 (nats a token)."
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
 from cod_lightning.cli import main
@@ -287,3 +288,17 @@ def test_jobs_launched_on_one_folder_each_train_their_own_config_and_one_is_laun
             said = capsys.readouterr().err
         assert f"in which no {'other ' * (what == 'launch')}{what} runs" in said, said
         assert said.strip().count("\n") == 0
+
+
+@pytest.mark.slow
+def test_a_job_that_would_go_on_with_another_config_is_refused_before_it_waits(tmp_path, capsys):
+    root = tmp_path / "run"
+    argv = ["launch", "--config", "smoke", "--gpus", "0", "--trainer.default_root_dir", str(root)]
+    assert main(argv) == 0
+    (config,) = (root / "launch").glob("config-*.yaml")
+    run = {"config": yaml.safe_load(config.read_text()), "num_processes": 1}
+    (root / "checkpoints").mkdir()
+    torch.save({"cod_lightning": {"version": "0"}, "run_config": run}, root / "checkpoints" / "last.ckpt")
+    assert main([*argv, "--data.group_size", "6"]) == 2
+    assert "data.group_size" in capsys.readouterr().err
+    assert main(argv) == 0

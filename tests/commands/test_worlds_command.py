@@ -10,7 +10,7 @@ import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.shipped import files_of
-from cod_lightning.commands.worlds import description, parse_world, world_parser
+from cod_lightning.commands.worlds import description, parse_world
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.types import Split
 from tests.cases import each
@@ -22,7 +22,7 @@ NEEDS = {"reasoning_gym": "reasoning_gym", "textarena": "textarena", "textworld"
 
 
 def _world(*argv: str) -> TextEnv:
-    return parse_world(world_parser("play", ""), argv).env
+    return parse_world("play", "", argv).env
 
 
 def test_the_list_names_every_world_with_a_line(capsys):
@@ -116,10 +116,8 @@ def test_worlds_and_play_start_without_torch_and_fast():
 
 
 def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
-    parser = world_parser("play", "")
-    parser.add_argument("--index", type=int)
-    parser.add_argument("--note")
-    parsed = parse_world(parser, ["env=levers", "env.max_turns=4", "index=3", "--note", "epoch=3.ckpt"])
+    options = {"index": (int, 0, ""), "note": (str, "", "")}
+    parsed = parse_world("play", "", ["env=levers", "env.max_turns=4", "index=3", "--note", "epoch=3.ckpt"], options)
     assert (parsed.env.max_turns, parsed.index, parsed.note) == (4, 3, "epoch=3.ckpt")
 
 
@@ -145,7 +143,7 @@ def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
 )
 def test_a_value_that_no_world_takes_is_refused_by_its_key(name, key, value, capsys):
     with pytest.raises(SystemExit) as stopped:
-        parse_world(world_parser("check", ""), ["--env", name, f"--env.{key}", value])
+        parse_world("check", "", ["--env", name, f"--env.{key}", value])
     assert stopped.value.code == 2
     said = " ".join(capsys.readouterr().err.split())
     assert key.rpartition(".")[2] in said

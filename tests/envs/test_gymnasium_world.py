@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.envs.base import text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.errors import ConfigError
@@ -63,7 +63,7 @@ def test_a_config_names_the_environment_by_its_class_path(tmp_path):
     }
     described = {"class_path": "cod_lightning.envs.gymnasium_world.GymnasiumWorld", "init_args": init_args}
     (tmp_path / "capitals.yaml").write_text(json.dumps(described))
-    world = parse_world(world_parser("check", ""), ["--env", str(tmp_path / "capitals.yaml")]).env
+    world = parse_world("check", "", ["--env", str(tmp_path / "capitals.yaml")]).env
     assert (type(world.env).__name__, world.name) == ("Capitals", "capitals")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.types import Split
 from tests.envs.hidden_rules import TRIES, games, memoryless_gap, memoryless_success, num_rules
 from tests.own_worlds import own_worlds
@@ -12,7 +12,7 @@ HIDING = sorted(set(own_worlds()) - {"terminal_reference"})
 
 
 def world(name):
-    return parse_world(world_parser("check", ""), ["--env", name]).env
+    return parse_world("check", "", ["--env", name]).env
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
@@ -365,7 +365,7 @@ QUICK = {"levers", "doors", "frozen_lake_3x3"}
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])
 def test_shipped_worlds_keep_the_rules(name):
-    world = parse_world(world_parser("check", ""), ["--env", name]).env
+    world = parse_world("check", "", ["--env", name]).env
     mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
     found = list(check_world(world, mechanism, num_packs=3, pack_size=3))
     assert not [verdict for verdict in found if verdict.broken]

@@ -8,7 +8,7 @@ import secrets
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from msgspec import structs
 from torch import Tensor, nn
@@ -140,22 +140,32 @@ class VLLMServerEngine(Engine):
             key = key or secrets.token_urlsafe(32)
             folder = self._supply.begin(trained, four_bit=served.four_bit and not self.dequantise)
             for index in range(self.start * rank(), self.start * (rank() + 1)):
-                process = ServerProcess(
-                    self.local,
-                    index=index,
-                    model=folder,
-                    dtype=self.local.dtype or str(trained.dtype).removeprefix("torch."),
-                    window=longest,
-                    log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
-                    key=key,
-                    sleep=self.sleeps,
-                    adapter_rank=room_for(rank_needed) if self._adapted else 0,
-                )
-                servers.append(Server(self._client(process.url, key), process))
+                servers.append(self.local_server(index, folder, served, longest, key))
             start_all(servers)
         self._fleet = Fleet(servers, self._supply.bring_back, return_s=self.return_s)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
+
+    def local_server(
+        self, index: int, model: Path | str, served: Served, window: int, key: str, **where: Any
+    ) -> Server:
+        """A server of this machine that is still to be started, its folder or name of a `model` that is to be `served`.
+
+        `index` is its place among all that are started here; `where` has its host and port.
+        """
+        process = ServerProcess(
+            self.local,
+            index=index,
+            model=model,
+            dtype=self.local.dtype or served.dtype,
+            window=window,
+            log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
+            key=key,
+            sleep=self.sleeps,
+            adapter_rank=room_for(served.adapter_rank) if served.adapter_rank and self.takes_adapters else 0,
+            **where,
+        )
+        return Server(self._client(process.url, key), process)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.process_world import ProcessWorld
@@ -202,7 +202,7 @@ def test_the_text_begins_with_the_room_and_tells_no_way_and_case_does_not_matter
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--env.world.layout", "grid", "--env.world.doors", "locked")])
 def test_the_shipped_houses_are_played_in_worker_processes_with_the_same_episodes(more):
-    remote = parse_world(world_parser("check", ""), ["--env", "textworld_easy", *more]).env
+    remote = parse_world("check", "", ["--env", "textworld_easy", *more]).env
     assert isinstance(remote, ProcessWorld)
     pack = remote.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     policy = beside(remote, Players).reference(Reference.SCRIPTED, pack)
