@@ -112,5 +112,5 @@ def test_codes_that_a_belief_treats_alike_are_tried_once():
 @pytest.mark.slow
 def test_rewards_by_position_are_those_of_the_reference():
     """Own figures of the reference's setting: 0.57, 0.89, 0.95, 0.96; ours lose at position 1 what a note cannot hold."""
-    rewards = by_position(FrozenLakeObscure(), Reference.SCRIPTED, 120, "reward")
+    rewards = by_position(FrozenLakeObscure(), Reference.SCRIPTED, 300, "reward")
     assert rewards == pytest.approx([0.57, 0.885, 0.95, 0.96], abs=0.07)
