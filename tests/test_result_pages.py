@@ -66,15 +66,13 @@ MADE = {
 }
 
 
-SOURCE = {"pretrained": "gpu"}
-"""Pages made of another one's numbers."""
 SECONDS = {"generalisation", "gpu"}
 """Pages that play or import for seconds."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SECONDS)) for one in MADE])
 def test_a_page_is_what_its_numbers_make(name):
-    found = json.loads((RESULTS / f"{SOURCE.get(name, name)}.json").read_text())
+    found = json.loads((RESULTS / f"{name}.json").read_text())
     assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)
 
 

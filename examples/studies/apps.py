@@ -127,19 +127,28 @@ def code_demonstrations() -> dict[str, float]:
 
 
 def code_model(run: Path) -> dict[str, Any]:
-    """What a language model solves by code, by policy: of a run of `test` with `examples/studies/apps_code.yaml`."""
+    """What a language model solves by code, by policy: of a run of `fit` or `test` with `examples/studies/apps_code.yaml`."""
     found: dict[str, Any] = {}
-    suite = json.loads((run / "evaluation.json").read_text())["suites"]["code"]
-    for policy, area in suite["figures"]["area"].items():
-        groups = transcript.read(run / "lifecycles" / f"test_code_{policy}.jsonl")
-        packs = [[bool(one.success) for one in life.solves] for group in groups for life in group.lifecycles]
-        turns = [len(one.turns) for group in groups for life in group.lifecycles for one in life.solves]
-        found[policy] = {
-            "tasks": sum(map(len, packs)),
-            "tgc": [area["success"]["mean"], *area["success"]["ci95"]],
-            "sgc": [sum(map(all, packs)), len(packs)],
-            "turns": mean(turns),
-        }
+    for name, suite in json.loads((run / "evaluation.json").read_text())["suites"].items():
+        for policy, area in suite["figures"]["area"].items():
+            if policy == "trained" and not (run / "checkpoints").is_dir():  # of `test` alone: the warm start
+                continue
+            kinds: dict[str, list[bool]] = {}
+            packs = list[list[bool]]()
+            for group in transcript.read(run / "lifecycles" / f"test_{name}_{policy}.jsonl"):
+                for life in group.lifecycles:
+                    packs.append([bool(one.success) for one in life.solves])
+                    for one in life.solves:
+                        spec: Any = group.pack.tasks[one.position].spec
+                        kinds.setdefault(spec["template"], []).append(bool(one.success))
+            found[f"{policy}_t0.0" if name == "code_greedy" and policy == "trained" else policy] = {
+                "tasks": sum(map(len, packs)),
+                "tgc": [area["success"]["mean"], *area["success"]["ci95"]],
+                "sgc": [sum(map(all, packs)), len(packs)],
+                "kinds": {kind: [sum(of), len(of)] for kind, of in sorted(kinds.items())},
+            }
+            if less := suite["figures"]["differences"].get(policy):
+                found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
     return found
 
 

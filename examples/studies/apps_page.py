@@ -74,7 +74,9 @@ def page(results: dict[str, Any]) -> str:
     pairs = [f"{one} less {other} {interval(_apart(earlier, one, other))}" for one, other in PAIRS]
     lines += [f"Contexts pay: {'; '.join(pairs)}.", ""]
     lines += [*CODE.strip().splitlines(), "", table(CODE_HEAD, list(_of_code(results["code_model"]))), ""]
-    lines += [*CODE_READING.strip().format(at_size=results["code"]).splitlines(), ""]
+    less = results["code_model"]["24"]["warm_start_t0.0"]["trained_less"]
+    loop = "{:+.2f} [{:.2f}, {:.2f}]".format(*(round(one, 2) + 0.0 for one in less))
+    lines += [*CODE_READING.strip().format(at_size=results["code"], loop=loop).splitlines(), ""]
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
 
 
@@ -83,7 +85,8 @@ def _of_code(runs: dict[str, Any]) -> Iterator[list[str]]:
         for policy, label in CODE_POLICIES.items():
             if (of := policies.get(policy)) is not None:
                 share = "{:.2f} [{:.2f}, {:.2f}]".format(*of["tgc"])
-                yield [tasks, label, share, "{} of {}".format(*of["sgc"]), f"{of['turns']:.1f}"]
+                kinds = ["{} of {}".format(*of["kinds"][kind]) for kind in CODE_KINDS]
+                yield [tasks, label, share, "{} of {}".format(*of["sgc"]), *kinds]
 
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -148,34 +151,37 @@ EARLIER = """
 The same with three habits, LOOP's clips at 0.2, five seeds, and a split where the best guess of training paid least in tests
 ([splits](splits.md)). Success at the last of four tasks, paired by seed:
 """
-CODE_HEAD = ["demonstrated tasks", "policy", "tasks solved (TGC)", "packs solved whole (SGC)", "turns"]
+CODE_KINDS = ("new_todo", "contact_moves")
+CODE_HEAD = ["demonstrated tasks", "policy", "tasks (TGC)", "packs (SGC)", *(f"`{kind}`" for kind in CODE_KINDS)]
 CODE_POLICIES = {
-    "random": "random calls",
-    "warm_start_t0.0": "SmolLM2, T=0",
-    "warm_start_t0.3": "SmolLM2, T=0.3",
-    "warm_start": "SmolLM2, T=1",
-    "oracle": "informed play",
+    "warm_start_t0.0": "warm start, T=0",
+    "warm_start_t0.3": "warm start, T=0.3",
+    "warm_start": "warm start, T=1",
+    "trained": "after LOOP, T=1",
+    "trained_t0.0": "after LOOP, T=0",
 }
 CODE = """
 ## A language model that writes code
 
-**Does SmolLM2-135M-Instruct solve tasks by code, and is anything left for reward?** After 56 demonstrated tasks it solves nearly
-all of this small setting, after 24 half at T=0; untrained it solved none of 12 tasks, and no answer was well-formed.
+**Does SmolLM2-135M-Instruct solve tasks by code, and what does reward add?** After 56 demonstrated tasks it solves nearly all of
+this small setting; untrained it solved none of 12, and no answer was well-formed.
 
-    python -m cod_lightning test --config examples/studies/apps_code.yaml --trainer.default_root_dir runs/code/56
-    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code/56
+    python -m cod_lightning fit --config examples/studies/apps_code.yaml --warm_start.num_updates 6 \\
+        --trainer.default_root_dir runs/code/24
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code/24
 
-Two kinds of tasks that need no habit (`new_todo`, `contact_moves`), no quirks, no contexts; SmolLM2 writes every call, with
-passwords, tokens and ids that differ in every task. 12 packs of 3 test tasks, one seed, intervals over packs. An update of the warm
-start (`--warm_start.num_updates`) has 4 demonstrated tasks.
+Two kinds of tasks that need no habit, no quirks, no contexts; SmolLM2 writes every call, with passwords, tokens and ids that differ
+in every task. 12 packs of 3 test tasks, one seed, intervals over packs; random calls solve none, informed play all. An update of
+the warm start has 4 demonstrated tasks. LOOP: 16 updates, four rollouts of 8 tasks with six tries each.
 """
 CODE_READING = """
 - **It writes code**: `user.passwords()`, `contacts.login(password='k9ggkmwe')`, `contacts.search(label='neighbour',
   token='contacts-8733')`, `contacts.update(id=16, city='Graz', token='contacts-8733')`, `user.done()`.
 - **What fails is copying**: for a partner it searched for `paternal`, for the password `ssmc2sxv` it gave `smc2sxv`; once wrong it
   invents ids and ends.
-- **LOOP is not trained here yet.** After 56 tasks the greedy warm start leaves nothing above it; after 24 it leaves half, and
-  reward can begin: in a first rollout one try in seven succeeds (.15), one of six in every second task (.50; 8 tasks of training).
+- **LOOP makes sure of what is sampled now and then, and finds nothing else.** Of its tries at `new_todo` .29 succeed in the first
+  rollout, .75 in the fourth; of 114 at `contact_moves` one does, so that siblings hardly ever differ. At T=1 it solves three times
+  as many tasks as before, and no more than the warm start does at T=0 (less it {loop}).
 - At LOOP's setting (`experiment/loop_apps_8b`) a task takes {at_size[turns]:.1f} turns, of whose {at_size[whole]:,.0f} letters the
   player writes {at_size[written]:,.0f}; {at_size[new]:.0%} of its words are in no earlier demonstration.
 """

@@ -74,10 +74,8 @@ def worth(products: list[tuple[float, float]]) -> str:
     return f"{both[:, 0].sum() / max(1e-9, both[:, 1].sum()):+.3f} [{low:.3f}, {high:.3f}]"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file")
-    file = Path(parser.parse_args().file)
+def counted(file: Path) -> dict[int, Counts]:
+    """Of a file of lifecycles, by policy version."""
     groups: dict[tuple[int, str], tuple[Pack, list[Lifecycle]]] = {}
     for number, line in enumerate(file.read_text().splitlines(), start=1):
         played = load_line(line, f"{file}, line {number}")
@@ -86,8 +84,15 @@ def main() -> None:
     by_version: dict[int, Counts] = defaultdict(Counts)
     for pack, lives in groups.values():
         look(pack, lives, by_version)
+    return dict(sorted(by_version.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file")
+    by_version = counted(Path(parser.parse_args().file))
     print("version   noted of seen   read of named   worth of a right note")
-    for version, one in sorted(by_version.items()):
+    for version, one in by_version.items():
         noted, read = one.noted / max(1, one.seen), one.read / max(1, one.named)
         print(f"{version:7}   {noted:.2f} of {one.seen:<7}  {read:.2f} of {one.named:<7}  {worth(one.products)}")
     print(f"all: {worth([pair for one in by_version.values() for pair in one.products])}")

@@ -1,17 +1,22 @@
 """The page and the figure of the pretrained language model, from the figures that `make gpu PARTS=cod` kept in gpu.json.
 
-    PYTHONPATH=. python examples/studies/pretrained.py
+    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN]
 
-Writes docs/results/pretrained.md and pretrained.svg. Measures nothing.
+Writes docs/results/pretrained.md and pretrained.svg. With a finished run of `fit --config pretrained` takes its figures into
+pretrained.json first. Measures nothing.
 """
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from cod_lightning.markdown import table
+from cod_lightning.rollout import transcript
+from examples.studies.note_worth import counted, worth
 from examples.studies.quickstart import GREY, STYLES
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -20,6 +25,7 @@ POLICIES = {
     "blanked_context": "context blanked",
     "shuffled_context": "another pack's context",
 }
+STARTS = {"warm_start_t0.0": "warm start, T=0", "warm_start_t0.3": "warm start, T=0.3", "warm_start": "warm start, T=1"}
 """What gpu.json calls a policy -> its name here."""
 SEEN, UNSEEN = "held_out", "unseen_words"
 GREEDY = {
@@ -32,6 +38,11 @@ Curves = dict[str, dict[str, dict[str, Any]]]
 """Run -> policy -> success by position, and the share of the facts seen that notes have."""
 
 
+def of_the_gpu() -> dict[str, Any]:
+    """What `make gpu` measured."""
+    return json.loads((RESULTS / "gpu.json").read_text())
+
+
 def curves(found: dict[str, Any], suite: str) -> Curves:
     """The rows of a suite; the random twin, which solves nothing, is left out."""
     made: Curves = {}
@@ -42,8 +53,9 @@ def curves(found: dict[str, Any], suite: str) -> Curves:
     return made
 
 
-def page(found: dict[str, Any]) -> str:
-    """The page."""
+def page(cpu: dict[str, Any]) -> str:
+    """The page, of the run on a CPU beside those of gpu.json."""
+    found = of_the_gpu()
     tables = []
     for suite, shown in ((SEEN, POLICIES), (UNSEEN, ("trained", "blanked_context"))):
         rows = [
@@ -61,7 +73,83 @@ def page(found: dict[str, Any]) -> str:
             greedy = [[run, "warm start, T=0", *(f"{one:.2f}" for one in of), "0.00"] for run, of in GREEDY.items()]
             rows = sorted([*rows, *greedy], key=lambda row: row[0])  # stable: behind the policies of its seed
         tables.append(table(["seed", "policy", "0", "1", "2", "3", "seen facts noted"], rows))
-    return PAGE.format(machine=found["parts"]["cod"]["machine"].partition(",")[0], seen=tables[0], unseen=tables[1])
+    held, unseen = (cpu["suites"][name] for name in (SEEN, UNSEEN))
+    rows = [
+        [
+            label,
+            *(f"{one:.2f}" for one in of["success"][policy]),
+            f"{of['noted'][policy]:.2f}" if policy in of["noted"] else "",
+        ]
+        for of, policies in ((held, POLICIES | STARTS), (unseen, {"trained": "trained, words never seen"}))
+        for policy, label in policies.items()
+        if policy in of["success"]
+    ]
+    shares = [sum(one[0] for one in part) / sum(one[1] for one in part) for part in quarters(cpu["noted"])]
+    return PAGE.format(
+        machine=found["parts"]["cod"]["machine"].partition(",")[0],
+        seen=tables[0],
+        unseen_words=tables[1],
+        packs=held["packs"],
+        cpu=table(["policy", "0", "1", "2", "3", "seen facts noted"], rows),
+        noted=", ".join(f"{one:.2f}" for one in shares),
+        worth=cpu["worth"],
+        blanked=interval(held["less"]["blanked_context"]),
+        shuffled=interval(held["less"]["shuffled_context"]),
+        unseen=interval(unseen["less"]["blanked_context"]),
+        greedy=interval(held["less"]["warm_start_t0.0"]),
+    )
+
+
+def quarters(of: list[Any]) -> list[list[Any]]:
+    """Its quarters, in order."""
+    return [of[len(of) * n // 4 : len(of) * (n + 1) // 4] for n in range(4)]
+
+
+def interval(of: list[float]) -> str:
+    """A mean with its interval."""
+    return "{:+.3f} [{:.3f}, {:.3f}]".format(*of)
+
+
+def figures(run: Path) -> dict[str, Any]:
+    """What the page says of a run on a CPU: a folder with its evaluation.json and lifecycles/."""
+    found: dict[str, Any] = {"suites": {}}
+    for name, suite in json.loads((run / "evaluation.json").read_text())["suites"].items():
+        shown = {"trained": suite["positions"], **suite["controls"]}
+        recorded = {path.stem.removeprefix(f"test_{name}_"): path for path in (run / "lifecycles").glob("test_*.jsonl")}
+        found["suites"][name] = of = {
+            "packs": suite["packs"],
+            "success": {policy: [one["success"] for one in shown[policy]] for policy in POLICIES if policy in shown},
+            "less": {
+                policy: [apart["success"]["mean"], *apart["success"]["ci95"]]
+                for policy, apart in suite["figures"]["differences"].items()
+            },
+            "noted": {},
+        }
+        trained = by_pack(recorded["trained"])
+        for policy in STARTS.keys() & recorded.keys():
+            other = by_pack(recorded[policy])
+            both = sorted(trained.keys() & other.keys())
+            of["success"][policy] = np.mean([other[pack] for pack in both], axis=0).tolist()
+            of["less"][policy] = [*boot(np.mean([np.subtract(trained[p], other[p]) for p in both], axis=1)), len(both)]
+        for policy in ("trained", *(STARTS.keys() & recorded.keys())):
+            (counts,) = counted(recorded[policy]).values()
+            of["noted"][policy] = counts.noted / counts.seen
+    by_version = counted(run / "lifecycles" / "train.jsonl")
+    found["noted"] = [[one.noted, one.seen] for one in by_version.values()]
+    found["worth"] = worth([pair for one in by_version.values() for pair in one.products])
+    return found
+
+
+def by_pack(file: Path) -> dict[str, list[float]]:
+    """Success by position of each recorded pack."""
+    groups = transcript.read(file)
+    return {group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves] for group in groups}
+
+
+def boot(values: np.ndarray) -> list[float]:
+    """Mean, and its 95 % interval over packs."""
+    drawn = values[np.random.default_rng(0).integers(len(values), size=(4_000, len(values)))].mean(axis=1)
+    return [float(values.mean()), *np.quantile(drawn, (0.025, 0.975)).tolist()]
 
 
 def draw(found: dict[str, Any], file: Path) -> None:
@@ -111,7 +199,7 @@ side. The scripted player solves .46 .93 .99 1.00.
 
 Nouns, names and colours that training never draws (`unseen_words`):
 
-{unseen}
+{unseen_words}
 
 ## Reading
 
@@ -131,36 +219,36 @@ What seed 3 wrote in a pack of words never seen, where glacier gives maroon and 
 | task 1: glacier gave maroon, puzzle lime | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle: unknown` |
 | task 2: the same two | `Pedal falcon: unknown, glacier gives maroon, teapot: unknown, puzzle gives lime` |
 
-## On two CPU cores: one seed, not at its end
+## On one CPU core: one seed
 
-`fit --config pretrained` on one core (seed 1, `bf16-mixed`, 64 lifecycles a rollout), 36 of 48 updates. Beside it an earlier run
-of 40 whose demonstrated players looked up at .8 of their turns (`follow` .8, `context_true` .7, `context_gaps` .5), now at .95 (.9,
-.3). Both demonstrate notes of half the facts. Of what is kept of the rollouts:
+`fit --config pretrained` (one thread, seed 1, 64 lifecycles a rollout, 48 updates): demonstrated players look up at .95 of their
+turns, and notes have half of the facts. {packs} packs, T=1; the warm start in the 64 of them that were recorded.
 
-    PYTHONPATH=. python examples/studies/note_worth.py RUN/lifecycles/train.jsonl
+    PYTHONPATH=. python examples/studies/pretrained.py --cpu RUN
 
-| rollouts | reward | seen facts noted | named lever pulled first (a guess: .25) | earlier run: noted | pulled |
-| --- | --- | --- | --- | --- | --- |
-| 1 to 2 | 0.38 | 0.23 | 0.68 | 0.32 | 0.42 |
-| 3 to 4 | 0.45 | 0.24 | 0.50 | 0.36 | 0.28 |
-| 5 to 6 | 0.49 | 0.28 | 0.90 | 0.25 | 0.66 |
-| 7 to 8 | 0.53 | 0.31 | 0.79 | 0.25 | 0.77 |
-| 9 (to 10) | 0.43 | 0.25 | 0.73 | 0.12 | 0.56 |
+{cpu}
 
-- **A writer is paid only where its notes are read.** In the earlier run contexts were hardly read when training began: a right
-  note more was worth +.027 [-.002, .057] of the later reward among siblings, and reward unlearned writing. Where demonstrated
-  players read, it is worth +.088 [.042, .139]; notes do not vanish, nor do they grow beyond noise.
-- **Not shown yet**: an end, an evaluation, further seeds.
-- 100 updates of the warm start take 38 minutes of one core, a rollout 180 to 300 s, an update of 16 lifecycles 60 to 90 s; 10 GB.
+- **Reward taught it to note**: by quarters of the training, rollouts noted {noted} of the facts seen. Where players read, a right
+  note more is worth {worth} of the later reward among siblings.
+- **Contexts pay**, mean over positions: less blanked {blanked}, less another pack's {shuffled}; on words never seen less
+  blanked {unseen}.
+- **No difference from the greedy warm start is shown** ({greedy}): the writer began to note in the last rollouts alone.
+- Where demonstrated players looked up at .8 of their turns, a right note was worth +.027 [-.002, .057], and reward unlearned
+  noting (.32 to .12): a writer is paid only where its notes are read.
+- The warm start takes 38 minutes, a rollout 180 to 300 s, an update of 16 lifecycles 60 to 90 s; 10 to 14 GB.
 
 ## Limits
 
-The H200's run was cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 updates are no end. A
-second, harder world and three seeds on the CPU are **not measured**.
+The H200's run was cut off in its evaluation: no warm start at T=0.3 and T=1, and none on words never seen. 41 and 48 updates are no
+end. A second, harder world and three seeds on the CPU are **not measured**.
 """
 
 
 if __name__ == "__main__":
-    gpu = json.loads((RESULTS / "gpu.json").read_text())
-    (RESULTS / "pretrained.md").write_text(page(gpu))
-    draw(gpu, RESULTS / "pretrained.svg")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cpu", type=Path, metavar="RUN", help="folder of a finished run")
+    own, run = RESULTS / "pretrained.json", parser.parse_args().cpu
+    if run is not None:
+        own.write_text(json.dumps(figures(run), indent=1) + "\n")
+    (RESULTS / "pretrained.md").write_text(page(json.loads(own.read_text())))
+    draw(of_the_gpu(), RESULTS / "pretrained.svg")
