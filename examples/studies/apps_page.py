@@ -9,12 +9,6 @@ from cod_lightning.markdown import table
 from examples.studies.memory_page import interval
 from examples.studies.signals import first_to_late
 
-LEARNERS = ("REC", "GRPO", "LOOP")
-WITHOUT = {"REC": "REC", "GRPO": "GRPO", "LOOP": "LOOP, per token"}
-PAIRS = [(f"{name}, contexts", WITHOUT[name]) for name in LEARNERS]
-"""Which training less which."""
-WARM = "warm_start_t0.3"
-
 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
@@ -62,17 +56,6 @@ def page(results: dict[str, Any]) -> str:
     lines += [table([*head, "blanked"], rows), ""]
     lines += [f"- {name}, {_ends(list(seeds.values()))}" for name, seeds in runs.items() if seeds]
     lines += ["", READING.strip(), ""]
-    lines += ["### Three habits", "", *EARLIER.strip().splitlines(), ""]
-    earlier, rows = results["three_habits"]["runs"], []
-    for name, seeds in earlier.items():
-        trained, blanked, warm = (
-            [run["curves"][key][-1] for run in seeds.values()] for key in ("trained", "blanked_context", WARM)
-        )
-        less = [one - start for one, start in zip(trained, warm, strict=True)]
-        rows.append([name, *map(interval, (trained, blanked, less))])
-    lines += [table(["training", "at 3", "context blanked", "less its warm start at T=0.3"], rows), ""]
-    pairs = [f"{one} less {other} {interval(_apart(earlier, one, other))}" for one, other in PAIRS]
-    lines += [f"Contexts pay: {'; '.join(pairs)}.", ""]
     lines += [*CODE.strip().splitlines(), "", table(CODE_HEAD, list(_of_code(results["code_model"]))), ""]
     less = results["code_model"]["24"]["warm_start_t0.0"]["trained_less"]
     loop = "{:+.2f} [{:.2f}, {:.2f}]".format(*(round(one, 2) + 0.0 for one in less))
@@ -120,12 +103,6 @@ def _ends(runs: Sequence[dict[str, Any]]) -> str:
     return f"first update to last quarter of the training: {said} nats a token"
 
 
-def _apart(runs: dict[str, Any], one: str, other: str) -> list[float]:
-    """Differences at the last task, of the seeds that both have."""
-    seeds = sorted(runs[one].keys() & runs[other].keys())
-    return [runs[one][seed]["curves"]["trained"][-1] - runs[other][seed]["curves"]["trained"][-1] for seed in seeds]
-
-
 ABOUT = """
 **Is the world of apps solvable, not guessable and safe, and do contexts pay in it?** Twelve apps, 136 calls, 40 kinds of tasks over
 a person's mail, calendar and money; hidden are quirks of the site and habits of the person ([the world](../worlds.md)).
@@ -146,10 +123,6 @@ whole. Means with 95 % intervals over seeds (Student's t). *Blanked*: with the c
 READING = """
 **LOOP ends above random and not above its warm start at its best temperature**, in three seeds of three. It becomes surer of what
 it did before: more first tries succeed, no more tasks are solved by any of eight, and entropy falls.
-"""
-EARLIER = """
-The same with three habits, LOOP's clips at 0.2, five seeds, and a split where the best guess of training paid least in tests
-([splits](splits.md)). Success at the last of four tasks, paired by seed:
 """
 CODE_KINDS = ("new_todo", "contact_moves")
 CODE_HEAD = ["demonstrated tasks", "policy", "tasks (TGC)", "packs (SGC)", *(f"`{kind}`" for kind in CODE_KINDS)]
