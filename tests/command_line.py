@@ -1,6 +1,8 @@
 """Commands as a user types them, in processes of their own, and the metrics that a run left."""
 
+import copy
 import csv
+import functools
 import os
 import signal
 import subprocess
@@ -13,6 +15,8 @@ from pathlib import Path
 
 import pytest
 import torch
+
+from cod_lightning.commands import composition, config_files
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-m", "cod_lightning"]
@@ -103,6 +107,20 @@ def stopped(monkeypatch, *line):
     with pytest.raises(SystemExit, match="99"):
         main(list(line))
     return built[0]
+
+
+@functools.cache
+def _composed_once(path, choices):
+    return composition.composed(path, choices)
+
+
+def keep_compositions(monkeypatch):
+    """What Hydra makes of a config and choices is kept for the next time: half of the time until a run begins or is refused."""
+
+    def kept(path, choices):
+        return copy.deepcopy(_composed_once(path, tuple(choices)))
+
+    monkeypatch.setattr(config_files, "composed", kept)
 
 
 def by_strategy(name: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 from tests.command_line import ROOT
 
 SHORT = {
-    "num_updates=600": "num_updates=20",
+    "num_updates=600": "num_updates=4",
     "max_epochs=3": "max_epochs=1, enable_progress_bar=False, logger=False",
     "TransformersEngine())": "TransformersEngine(), rollouts_per_epoch=1, packs_per_rollout=4, group_size=2, val_packs=4)",
 }

@@ -24,8 +24,15 @@ from cod_lightning.objective import losses, mismatch
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection
 from cod_lightning.types import Split
+from tests.command_line import keep_compositions
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keep_compositions(monkeypatch)
 
 
 def build(name, *choices):
@@ -48,10 +55,9 @@ STUDIES = sorted(
 
 
 @pytest.mark.parametrize("name", [*config_names(), *STUDIES], ids=lambda name: Path(name).stem)
-def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
+def test_a_shipped_config_builds(name):
     if name.endswith("/textworld.yaml"):
         pytest.importorskip("textworld", reason="pip install 'cod-lightning[textworld]'")
-    monkeypatch.chdir(tmp_path)
     cli = build(name)
     assert cli.model.policy.window > 0
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
@@ -98,8 +104,7 @@ def said_by(path):
 
 
 @pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)
-def test_a_method_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_method_can_be_chosen_and_is_what_its_file_says(path):
     cli = build("smoke", f"method={path.stem}")
     said, of_data = said_by(path)
     assert {key: getattr(cli.datamodule, key) for key in of_data} == of_data
@@ -137,15 +142,13 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("key", "kind"), NAMED, ids=lambda one: getattr(one, "__name__", one))
-def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind):
     beside = ["--model.terms+=EntropyBonus"] if kind is baselines.TermsAlone else []  # refused without a term
     model = build("smoke", "method=reinforce", f"--model.{key}", kind.__name__, *beside).model
     assert type(getattr(model, key)) is kind
 
 
-def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_parts_of_the_objective_combine():
     parts = ("method=dapo", "credit=TrajectoryCredit", "baseline=LeaveOneOut", "--model.terms+=EntropyBonus")
     model = build("smoke", *parts).model
     assert (model.loss, model.credit, model.baseline) == (
@@ -192,8 +195,7 @@ BY_NAME = {
 
 
 @pytest.mark.parametrize(("line", "key", "value"), BY_NAME.values(), ids=BY_NAME)
-def test_what_stands_alone_is_chosen_by_its_name(line, key, value, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_stands_alone_is_chosen_by_its_name(line, key, value, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     name, *choices = (word.replace(":_", ": ") for word in line.split())
     found = build(name, *choices).asked
@@ -218,8 +220,7 @@ def test_every_group_file_says_where_it_belongs():
 
 
 @pytest.mark.parametrize("path", group_files("strategy"), ids=lambda path: path.stem)
-def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path):
     given = yaml.safe_load(path.read_text())["strategy"]
     strategy = build("smoke", f"strategy={path.stem}").trainer.strategy
     assert type(strategy).__name__ == (
@@ -227,7 +228,6 @@ def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monk
     )
 
 
-def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_group_choice_replaces_the_world():
     cli = build("quickstart", "env=frozen_lake_easy", "context=HintContext")
     assert (cli.datamodule.env.parameters.size_min, cli.datamodule.env.parameters.size_max) == (4, 5)

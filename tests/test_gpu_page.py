@@ -15,10 +15,10 @@ ON_CPU = {  # lines that have to run without a GPU and without vLLM
     "gradients": ["LoRAPolicy", "QLoRAPolicy"],
     "stochastic": ["chances on this device and on the CPU", "share of updates that arrives, adamw_stochastic"],
     "paged": ["adamw", "adamw_8bit", "paged_adamw_8bit"],
-    "fsdp2": ["one process", "fsdp2, 1 processes", "fsdp2, 2 processes"],
     "cod": ["trained", "blanked_context", "warm_start_t0.0"],
-    "resume": ["none"],
 }
+IN_PROCESSES = {"fsdp2": ["one process", "fsdp2, 1 processes", "fsdp2, 2 processes"], "resume": ["none"]}
+"""Parts that start the command line seven times; test_ranks.py and test_resume.py compare the same."""
 ON_GPU = {
     "graphs": "needs a CUDA device",
     "plan": "torch counts memory on CUDA only",
@@ -26,34 +26,45 @@ ON_GPU = {
 }
 
 
-@pytest.mark.filterwarnings("default")
-def test_every_part_runs_or_says_why_it_cannot(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, checkpoint=str(saved_checkpoint(tmp_path / "checkpoint"))))
-    monkeypatch.setattr(
-        measure, "run", lambda name, small: list(measure.rows_of(name, small=small))
-    )  # no new processes
-    assert set(measure.PARTS) == {*ON_CPU, *ON_GPU}
-    assert measure.main(["--small", "--out", str(tmp_path / "gpu")]) == 0
-    parts = json.loads((tmp_path / "gpu.json").read_text())["parts"]
-    for name, lines in ON_CPU.items():
+def measured(folder, monkeypatch, expected):
+    """Rows of the parts, measured in this process, in which every expected line is there and ran."""
+    monkeypatch.setattr(sizes, "SMALL", replace(sizes.SMALL, checkpoint=str(saved_checkpoint(folder / "checkpoint"))))
+    monkeypatch.setattr(measure, "run", lambda name, small: list(measure.rows_of(name, small=small)))
+    assert measure.main(["--small", "--out", str(folder / "gpu"), "--parts", ",".join(expected)]) == 0
+    parts = json.loads((folder / "gpu.json").read_text())["parts"]
+    for name, lines in expected.items():
         for line in lines:
             rows = [row for row in parts[name]["rows"] if line in row.values()]
             assert rows, (name, line)
             assert not [row["not run"] for row in rows if "not run" in row]
+    return parts
+
+
+@pytest.mark.filterwarnings("default")
+def test_every_part_runs_or_says_why_it_cannot(tmp_path, monkeypatch):
+    assert set(measure.PARTS) == {*ON_CPU, *IN_PROCESSES, *ON_GPU}
+    parts = measured(tmp_path, monkeypatch, ON_CPU | dict.fromkeys(ON_GPU, ()))
     for name, reason in ON_GPU.items():
         assert all(reason in row.get("not run", "") for row in parts[name]["rows"])
     rows = {row["what"]: row["result"] for row in parts["stochastic"]["rows"]}
     assert rows["chances on this device and on the CPU"] == "equal"
     assert rows["share of updates that arrives, adamw_stochastic"] == pytest.approx(1, abs=0.03)
     assert rows["share of updates that arrives, adamw"] < 0.1
-    norms = [row["train/gradient_norm"] for row in parts["fsdp2"]["rows"]]
-    assert norms == pytest.approx([norms[0]] * 3, rel=0.02)
     assert min(row["cosine"] for row in parts["gradients"]["rows"]) > 0.98
     page = (tmp_path / "gpu.md").read_text()
-    assert all(f"## {name}\n" in page for name in measure.PARTS)
+    assert all(f"## {name}\n" in page for name in (*ON_CPU, *ON_GPU))
+    assert "Not measured: resume, fsdp2." in page
     assert "no figure here says anything about a GPU" in page
     assert "torch 2." in page
     assert "python examples/studies/gpu/measure.py --parts gap" in page
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("default")
+def test_the_parts_that_train_in_processes_of_their_own_run(tmp_path, monkeypatch):
+    parts = measured(tmp_path, monkeypatch, IN_PROCESSES)
+    norms = [row["train/gradient_norm"] for row in parts["fsdp2"]["rows"]]
+    assert norms == pytest.approx([norms[0]] * 3, rel=0.02)
 
 
 def test_a_part_that_is_cut_off_keeps_the_rows_that_it_had(monkeypatch, tmp_path):

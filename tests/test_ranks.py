@@ -144,6 +144,11 @@ def test_what_all_ranks_held_out_is_in_one_file_and_what_they_trained_on_in_one_
     assert len(lines) == 9
 
 
+SHARDED = pytest.mark.parametrize("two", ["fsdp2"], indirect=True)
+"""DDP's checkpoint is that of one rank; tests/test_killed_with.py goes on from it on two."""
+
+
+@SHARDED
 def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, teacher, tmp_path):
     strategy, whole = two
     folder = tmp_path / "run"
@@ -172,6 +177,7 @@ def test_a_warm_start_on_two_ranks_is_that_of_one(tmp_path):
             torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-4)
 
 
+@SHARDED
 def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):
     checkpoint = str(two[1] / "checkpoints" / "last.ckpt")
 

@@ -11,17 +11,10 @@ from cod_lightning.rollout.transcript import load
 from tests.command_line import ROOT, cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-WARM = ("--warm_start.num_updates", "60", "--warm_start.num_packs", "60")
+WARM = "--warm_start.num_updates 60 --warm_start.num_packs 60"
 SHORT = (
-    "--torch_threads",
-    "1",
-    "--trainer.max_epochs",
-    "1",
-    "--data.rollouts_per_epoch",
-    "3",
-    "--data.suites",
-    "null",
-    *WARM,
+    f"--torch_threads 1 --trainer.max_epochs 1 --data.rollouts_per_epoch 3 --data.packs_per_rollout 8 --data.val_packs 24 {WARM} "
+    "--data.suites null"
 )
 
 
@@ -29,7 +22,7 @@ SHORT = (
 def short(tmp_path_factory):
     """The folder of a run of a few updates, its warm start included."""
     folder = tmp_path_factory.mktemp("short")
-    done = cod("fit", "--config", "smoke", *SHORT, cwd=folder, fresh=True)
+    done = cod("fit", "--config", "smoke", *SHORT.split(), cwd=folder, fresh=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "runs" / "smoke"
 
@@ -41,7 +34,7 @@ def untimed(row):
 @pytest.mark.parametrize("extra", [(), pytest.param(("--model.token_budget", "700"), marks=pytest.mark.soak)])
 def test_the_same_seed_gives_the_same_metrics(short, tmp_path, extra):
     root = ("--trainer.default_root_dir", str(tmp_path / "again"))
-    done = cod("fit", "--config", "smoke", *SHORT, *root, *extra, cwd=tmp_path)
+    done = cod("fit", "--config", "smoke", *SHORT.split(), *root, *extra, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     found = [[untimed(row) for row in rows(folder)] for folder in (short, tmp_path / "again")]
     if not extra:
@@ -57,12 +50,12 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
     first, second = short / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
     second.write_bytes(first.read_bytes())
     suites = [
-        {"name": "loop", "num_packs": 12, "wrap": "ralph_loop"},
-        {"name": "long", "num_packs": 12, "pack_size": 9},
+        {"name": "loop", "num_packs": 4, "wrap": "ralph_loop", "warm_start_temperatures": [1.0]},
+        {"name": "long", "num_packs": 4, "pack_size": 9, "warm_start_temperatures": [1.0]},
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
     chosen = ("--ckpt_paths", f"[{first},{second}]", "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
-    done = cod("test", "--config", "smoke", *WARM, *chosen, cwd=tmp_path)
+    done = cod("test", "--config", "smoke", *WARM.split(), *chosen, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "t" / "evaluation.json").read_text())
     assert results["suites"] == {}
@@ -75,7 +68,7 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
 def test_a_checkpoint_plays_the_validation_packs(short, tmp_path):
     checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
     root = ("--trainer.default_root_dir", "played", "--data.val_packs", "24")
-    done = cod("validate", "--config", "smoke", *WARM, *root, *checkpoint, cwd=tmp_path)
+    done = cod("validate", "--config", "smoke", *WARM.split(), *root, *checkpoint, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1

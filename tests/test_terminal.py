@@ -96,15 +96,16 @@ def test_what_the_progress_prints_is_clean():
     assert "[red]markup[/]" in file.getvalue()
 
 
-@pytest.fixture
-def state(tmp_path):
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
     """An agent that wrote hostile contexts."""
-    store = ContextStore(tmp_path)
+    folder = tmp_path_factory.mktemp("state")
+    store = ContextStore(folder)
     for n, text in enumerate(one.encode("utf-8", "replace").decode() for one in HOSTILE):
         store.add(f"t{n}", solve(n, True), 0.0, None)
         store.add(f"t{n}", update(n, context=text), 0.0, "{}")
     store.close()
-    return tmp_path
+    return folder
 
 
 @pytest.mark.parametrize("action", ["log", "show", "diff", "revert"])

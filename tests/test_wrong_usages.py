@@ -1,18 +1,11 @@
 """Every answer to a wrong usage is short, names the key, the value and a remedy, and is no traceback."""
 
-import copy
-import functools
-
 import pytest
 from lightning.pytorch import Trainer
 
-from cod_lightning.commands import composition, config_files, phase, sweep
+from cod_lightning.commands import phase, sweep
+from tests.command_line import keep_compositions
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
-
-
-@functools.cache
-def composed_once(path, choices):
-    return composition.composed(path, choices)
 
 
 @pytest.fixture(autouse=True)
@@ -20,15 +13,12 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     def accepted(*_, **__):
         raise SystemExit(0)
 
-    def quickly(path, choices):
-        return copy.deepcopy(composed_once(path, tuple(choices)))
-
     lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(Trainer, "_run_stage", accepted)
     monkeypatch.setattr(sweep, "launch", accepted)
-    monkeypatch.setattr(config_files, "composed", quickly)  # half of the time of a refusal
+    keep_compositions(monkeypatch)
 
 
 def quick():

@@ -71,6 +71,7 @@ context forget --state ada ## forget | revert
 play
 play --env levrs ## --env | levrs | Did you mean levers?
 play --env levers --num_tasks 0
+play --env levers --policy random --num_tasks 1000000000
 play --env levers --policy robot
 play --env levers --index x
 play --ckpt_path nowhere.ckpt

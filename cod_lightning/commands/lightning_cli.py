@@ -10,6 +10,7 @@ from argparse import SUPPRESS, Action
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -270,8 +271,7 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
         elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
             OneLineParser.about, helps = key.removeprefix("--").removesuffix(".help"), True
     set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
-    if not gc.get_freeze_count():
-        gc.freeze()  # half a million objects of libraries, which every full collection would look through again
+    _keep_libraries()
     with handlers_kept():
         return cli(
             module,
@@ -292,6 +292,12 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
             command=command,
             **how,
         )
+
+
+@cache
+def _keep_libraries() -> None:
+    """Freeze, once, half a million objects of libraries, which every full collection of garbage would look through again."""
+    gc.freeze()
 
 
 def _in_a_line(action: Action) -> str:

@@ -101,14 +101,20 @@ def test_a_wider_tolerance_lets_an_engine_pass_that_computes_coarsely(tmp_path):
     assert len(fit(tmp_path, RoundingEngine(), WeightSync(SelfTest(tolerance=0.25)))) == 6
 
 
-def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def slept(tmp_path_factory):
+    """An engine that slept through a training, and its calls until then."""
     engine = SleepyEngine()
     engine.sleeps = True
-    fit(tmp_path, engine, WeightSync())
-    assert "emptied" not in engine.calls  # there is no GPU
+    fit(tmp_path_factory.mktemp("slept"), engine, WeightSync())
+    return engine, engine.calls
+
+
+def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(slept, monkeypatch):
+    engine, _ = slept
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: engine.calls.append("emptied"))
     engine.calls = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: engine.calls.append("emptied"))
     trainer = SimpleNamespace(
         datamodule=SimpleNamespace(runner=RolloutRunner(engine)),
         precision_plugin=SimpleNamespace(forward_context=nullcontext),
@@ -119,11 +125,9 @@ def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes
     assert engine.calls[:2] == ["emptied", "weights"]
 
 
-def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(tmp_path):
-    engine = SleepyEngine()
-    fit(tmp_path, engine, WeightSync())
+def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(slept):
     woken = ["weights", "sync", "kv_cache", "turns"]
-    assert engine.calls == [*woken, *(["sleep", *woken] * 3)]
+    assert slept[1] == [*woken, *(["sleep", *woken] * 3)], "emptied nothing, since there is no GPU"
 
 
 def test_a_trainer_without_it_is_stopped_by_an_error_that_names_it(tmp_path):

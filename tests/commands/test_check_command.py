@@ -1,15 +1,9 @@
 """`check` as it is typed beside a world of one's own."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from cod_lightning.cli import main
 
-ROOT = Path(__file__).parents[2]
 WORLD = '''
 from cod_lightning.envs.base import Vocabulary
 from cod_lightning.envs.levers import Levers
@@ -62,13 +56,3 @@ def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsy
 def test_a_python_file_is_answered_with_what_a_class_path_looks_like(folder, capsys, argv):
     assert main(argv) == 2
     assert "a YAML file or a class path, as in my_file.MyWorld." in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_console_script_finds_classes_in_the_current_folder(folder, tmp_path_factory):
-    script = tmp_path_factory.mktemp("bin") / "cod-lightning"
-    script.write_text("import sys\nfrom cod_lightning.cli import main\nsys.exit(main())\n")
-    command = [sys.executable, str(script), "play", "--env", "own_levers.Mine", "--policy", "oracle"]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

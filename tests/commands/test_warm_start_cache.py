@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The folders that policies were trained into; here that takes no time, and the config is this one line."""
+    """The folders that policies were trained into; here that takes no time, and the config is these two lines."""
     made = []
 
     def save(cli, folder):
@@ -29,7 +29,8 @@ def trained(monkeypatch):
         (folder / "model.safetensors").write_bytes(bytes(1000))
         made.append(folder)
 
-    parser, data = SimpleNamespace(dump=lambda config: "data: {}"), SimpleNamespace(env="demonstrated", check_with=str)
+    parser = SimpleNamespace(dump=lambda config: "data: {}\nmodel: {}")
+    data = SimpleNamespace(env="demonstrated", check_with=str)
     cli = SimpleNamespace(parser=parser, config=None, datamodule=data, model=SimpleNamespace(policy=None))
     monkeypatch.setattr(phase, "start", lambda *args, **more: cli)
     monkeypatch.setattr(phase, "save_policy", save)

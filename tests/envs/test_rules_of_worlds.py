@@ -178,7 +178,7 @@ PLAYED = {
 }  # fmt: skip
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
 PLAYED_SLOWLY = {
-    "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 200, (0.45, 0.65), 0.95, 0.4),
+    "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 100, (0.45, 0.65), 0.95, 0.4),
     "alchemy-many": (lambda: Alchemy(**MANY), "success", 60, (0.0, 0.5), 0.6, 0.5),
     "alchemy-hard": (lambda: Alchemy(**HARD_ALCHEMY), "success", 60, (0.0, 0.5), 0.8, 0.5),
     "control": (lambda: OptimalControl(world_memory=False), "reward", 60, (0.7, 0.88), 0.95, 0.5),
@@ -189,8 +189,8 @@ PLAYED_SLOWLY = {
     "grid-compact": (lambda: GridNavigation(**COMPACT_GRID), "reward", 80, (0.4, 0.66), 0.75, 0.6),
     "learn2ask": (Learn2Ask, "reward", 80, (0.36, 0.6), 0.85, 0.5),
     "pde": (lambda: natural(world_memory=False), "success", 16, (0.0, 0.95), 0.8, 0.4),
-    "pde-compact": (compact, "success", 150, (0.2, 0.45), 0.35, 0.3),
-    "terminal-compact": (lambda: Terminal(protocol="compact", quirks=3, max_turns=2), "success", 150, (0.38, 0.62), 0.78, 0.62),
+    "pde-compact": (compact, "success", 75, (0.2, 0.45), 0.35, 0.3),
+    "terminal-compact": (lambda: Terminal(protocol="compact", quirks=3, max_turns=2), "success", 75, (0.38, 0.62), 0.78, 0.62),
 }  # fmt: skip
 
 

@@ -76,11 +76,16 @@ def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
     assert record["cod_gain"] is None
 
 
+def few(name: str) -> Suite:
+    """A suite of few conditions, each of which takes a bootstrap."""
+    return Suite(name=name, controls=("blanked_context", "random"), warm_start_temperatures=(0.5,))
+
+
 def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
-    write_results(path, play(Suite(name="first")))
-    write_results(path, play(Suite(name="second"), OF_TRAINED))
-    write_results(path, play(Suite(name="second")))
+    write_results(path, play(few("first")))
+    write_results(path, play(few("second"), OF_TRAINED))
+    write_results(path, play(few("second")))
     results = read_results(path)
     assert list(results["suites"]) == ["first", "second"]
     assert "warm_start" in results["suites"]["second"]["controls"]
@@ -91,19 +96,19 @@ def test_a_suite_that_replaces_another_of_its_name_is_noted_and_one_that_is_play
     tmp_path, capsys
 ) -> None:
     path = tmp_path / "evaluation.json"
-    write_results(path, play(Suite(name="a")))
-    write_results(path, play(Suite(name="a")))
+    write_results(path, play(few("a")))
+    write_results(path, play(few("a")))
     assert capsys.readouterr().err == ""
     kept = json.loads(path.read_text())
     kept["suites"]["a"] |= {"packs": 1024, "env": "radio"}
     path.write_text(json.dumps(kept))
-    record: Any = write_results(path, play(Suite(name="a")))["suites"]["a"]
+    record: Any = write_results(path, play(few("a")))["suites"]["a"]
     changed = f"env radio -> {record['env']}, packs 1024 -> {record['packs']}"
     assert capsys.readouterr().err == f"note: {path}: the suite a replaces another of that name ({changed})\n"
 
 
 def test_a_warm_start_alone_is_no_result_yet() -> None:
-    assert results_of(play(Suite(name="a"), [ConditionKind.WARM_START])) == {"suites": {}}
+    assert results_of(play(few("a"), [ConditionKind.WARM_START])) == {"suites": {}}
 
 
 def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedCondition]:
@@ -113,29 +118,29 @@ def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedConditio
 
 
 def test_checkpoints_have_results_of_their_own_and_share_what_needs_no_checkpoint(tmp_path: Path) -> None:
-    path, suite = tmp_path / "evaluation.json", Suite(name="a")
+    path, suite = tmp_path / "evaluation.json", few("a")
     write_results(path, play(suite))
     others = [one for one in play(suite) if one.condition.kind not in OF_TRAINED]
     trained = play(suite, OF_TRAINED)
     write_results(path, [*named(trained, "x.ckpt"), *named(trained, "y.ckpt"), *others], by_checkpoint=True)
-    write_results(path, named(play(Suite(name="b")), "y.ckpt"), by_checkpoint=True)
+    write_results(path, named(play(few("b")), "y.ckpt"), by_checkpoint=True)
     results = read_results(path)
     assert list(results["suites"]) == ["a"], "the run's own results stay"
     checkpoints: Any = results.get("checkpoints")
     assert {name: list(suites) for name, suites in checkpoints.items()} == {"x.ckpt": ["a"], "y.ckpt": ["a", "b"]}
     assert checkpoints["x.ckpt"]["a"]["controls"].keys() == results["suites"]["a"]["controls"].keys()
     assert checkpoints["x.ckpt"]["a"]["checkpoint"] == "x.ckpt"
-    write_results(path, play(Suite(name="c")))
+    write_results(path, play(few("c")))
     assert list(read_results(path).get("checkpoints", {})) == ["x.ckpt", "y.ckpt"]
 
 
 def test_a_file_of_an_earlier_version_is_read_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
-    old: Any = results_of(play(Suite(name="old")))
+    old: Any = results_of(play(few("old")))
     for key in ("figures", "checkpoint"):
         old["suites"]["old"].pop(key)
     path.write_text(json.dumps(old))
-    assert list(write_results(path, play(Suite(name="new")))["suites"]) == ["old", "new"]
+    assert list(write_results(path, play(few("new")))["suites"]) == ["old", "new"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
@@ -143,5 +148,5 @@ def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> No
     path = tmp_path / "evaluation.json"
     path.write_text(text)
     with pytest.raises(DataError, match="evaluation"):
-        write_results(path, play(Suite(name="a")))
+        write_results(path, play(few("a")))
     assert path.read_text() == text

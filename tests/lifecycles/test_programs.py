@@ -88,8 +88,9 @@ class WithoutEnd(Program):
                 pass
 
 
-def test_a_program_that_goes_on_until_a_task_is_solved_is_refused():
-    with pytest.raises(ConfigError, match=r"data\.program is one of 100,\d+ episodes; expected one that ends"):
+def test_a_program_that_goes_on_until_a_task_is_solved_is_refused(monkeypatch):
+    monkeypatch.setattr("cod_lightning.lifecycles.base.MOST_EPISODES", 1000)
+    with pytest.raises(ConfigError, match=r"data\.program is one of 1,00\d episodes; expected one that ends"):
         outline(WithoutEnd(lambda solved: bool(solved.success)), 3)
 
 

@@ -66,12 +66,12 @@ def test_notes_help_a_scripted_player_and_nothing_helps_one_without(compact):
 def test_no_map_and_no_places_of_things_are_in_two_splits(compact):
     maps, places = {}, {}
     for split in Split:
-        for index in range(20):
+        for index in range(10):
             house = house_of(compact, index, split)
             assert maps.setdefault(houses.map_text(house), split) is split
             assert places.setdefault(houses.places_text(house), split) is split
-    assert len(maps) > 12
-    assert len(places) > 30
+    assert len(maps) > 8
+    assert len(places) > 15
 
 
 def test_all_tasks_of_a_pack_are_in_one_house_and_seek_what_is_in_it(compact):
@@ -190,14 +190,13 @@ def test_a_game_that_is_damaged_in_the_cache_is_compiled_again(tmp_path, monkeyp
 
 def test_the_text_begins_with_the_room_and_tells_no_way_and_case_does_not_matter():
     env = TextWorldHouse(layout="hub", max_turns=5)
-    for index in range(2):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
-        first, _ = env.reset(options={"task": pack.tasks[0]})
-        assert first.startswith("-= ")
-        assert not re.search(r"\$\$|[Yy]our (task|objective)", first)
-        for deed in houses.plans(pack.tasks[0].spec.house, 5)[pack.tasks[0].spec.target]:
-            last = env.step(f"<answer> {games.command_of(pack.tasks[0].spec.house, deed.action).upper()} </answer>")
-        assert (last[1], env.success, env.status) == (1.0, True, EpisodeStatus.COMPLETED)
+    (task,) = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks
+    first, _ = env.reset(options={"task": task})
+    assert first.startswith("-= ")
+    assert not re.search(r"\$\$|[Yy]our (task|objective)", first)
+    for deed in houses.plans(task.spec.house, 5)[task.spec.target]:
+        last = env.step(f"<answer> {games.command_of(task.spec.house, deed.action).upper()} </answer>")
+    assert (last[1], env.success, env.status) == (1.0, True, EpisodeStatus.COMPLETED)
 
 
 @pytest.mark.slow

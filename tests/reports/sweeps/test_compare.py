@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,18 @@ def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: in
     return folder
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("swept")
     for seed in (1, 2, 3):
-        job(tmp_path, seed, 0.3, credit="episode")
-        job(tmp_path, seed, 0.5, credit="trajectory", order=1)
-    return tmp_path
+        job(folder, seed, 0.3, credit="episode")
+        job(folder, seed, 0.5, credit="trajectory", order=1)
+    return folder
+
+
+@pytest.fixture
+def root(swept: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(swept, tmp_path, dirs_exist_ok=True)
 
 
 def only(root: Path, reference: str | None = None) -> Any:
