@@ -160,5 +160,5 @@ CODE_READING = """
 """
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a scripted plan carries a word out through the same calls and checks.
-- Of a language model only what stands above is measured; a model as the user is not.
+- A model as the user is not measured.
 """

@@ -233,8 +233,8 @@ turns, and notes have half of the facts. {packs} packs, T=1; the warm start in t
 - **Contexts pay**, mean over positions: less blanked {blanked}, less another pack's {shuffled}; on words never seen less
   blanked {unseen}.
 - **No difference from the greedy warm start is shown** ({greedy}): the writer began to note in the last rollouts alone.
-- Where demonstrated players looked up at .8 of their turns, a right note was worth +.027 [-.002, .057], and reward unlearned
-  noting (.32 to .12): a writer is paid only where its notes are read.
+- Where demonstrated players looked up at .8 of their turns, a right note was worth +.027 [-.002, .057], and reward unlearned noting
+  (.32 to .12).
 - The warm start takes 38 minutes, a rollout 180 to 300 s, an update of 16 lifecycles 60 to 90 s; 10 to 14 GB.
 
 ## Limits
