@@ -176,7 +176,7 @@ class GRPOModule(PolicyModule):
 
         What stands before it, groups of lifecycles -> rewards -> advantages -> rows, is `TrainingRollouts.next`.
         """
-        seed = derive_seed("marked tokens", self.global_step)
+        seed = derive_seed("marked tokens", self.seed, self.global_step)
         update = plan_update(batch, self.loss, every_row=bool(self.terms), seed=seed)
         own = self._split(batch, update.rows, update.together)
         parts = padded(own, max(gathered(len(own))))

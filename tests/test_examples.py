@@ -100,16 +100,6 @@ def test_the_vending_machine_keeps_every_rule_and_its_scripted_player_gains(vend
     assert success[0] < 0.7 < 0.8 < success[3]
 
 
-def test_the_python_of_the_readme_runs_and_its_agent_gets_better(capsys):
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    names = {}
-    exec(block, names)
-    assert capsys.readouterr().out.startswith("solve 0 ")
-    life = names["group"].lifecycles[0]
-    assert life.solves[-1].success
-    assert "Lever" in life.episodes[-1].context_after
-
-
 CONTEXT_GUIDE = (ROOT / "docs" / "guides" / "your_own_context.md").read_text()
 CONTEXT_EXAMPLE = ROOT / "examples" / "topic_notes" / "topic_notes.py"
 

@@ -145,6 +145,7 @@ class RolloutAhead:
         wait(self._under_way())
         self._join()
         self._waiting.clear()
+        self._keys.clear()
 
     def give_up(self) -> None:
         """End the one under way, at the latest after its current turn, and forget all; what it left in the engine stays there."""

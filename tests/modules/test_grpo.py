@@ -349,7 +349,7 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
     assert drawn(1, 1, 1) == drawn(1, 1, 1)
 
 
-def test_what_a_loss_marks_is_drawn_anew_in_every_update(tmp_path):
+def test_what_a_loss_marks_is_drawn_anew_in_every_update_of_every_run(tmp_path):
     seeds = []
 
     class Noting(ClipCov):
@@ -357,8 +357,9 @@ def test_what_a_loss_marks_is_drawn_anew_in_every_update(tmp_path):
             seeds.append(seed)
             return super().mark(tokens, seed)
 
-    fit(tmp_path, max_steps=3, loss=Noting())
-    assert len(set(seeds)) == 3
+    for seed in (3, 4):
+        fit(tmp_path, max_steps=3, seed=seed, loss=Noting())
+    assert len(set(seeds)) == 6
 
 
 def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):

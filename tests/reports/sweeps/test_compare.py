@@ -127,6 +127,20 @@ def test_packs_are_matched_by_name_not_by_place(root: Path) -> None:
     assert only(root)["cells"][1]["minus_reference"] == before
 
 
+def test_a_pack_that_one_run_lacks_is_left_out_of_a_difference(root: Path) -> None:
+    folder = next(root.glob("trajectory-2-*"))
+    (folder / "evaluation_packs.parquet").unlink()
+    evaluated(
+        folder,
+        CELL,
+        {name: found[1:] for name, found in outcomes(2, 0.5).items()},
+        [f"pack {n}" for n in range(1, PACKS)],
+    )
+    paired = np.stack([successes(s, 0.5) - successes(s, 0.3) for s in (1, 2, 3)])[:, 1:]
+    found = only(root)["cells"][1]["minus_reference"]["mean"]
+    assert found["mean"] == pytest.approx(crossed_estimate(paired.mean(axis=2)).mean, abs=1e-4)
+
+
 def test_each_run_is_paired_with_its_own_seed_s_warm_start_at_its_best_temperature(root: Path) -> None:
     sweep = only(root)
     assert sweep["warm_start"].keys() == {"warm_start", "warm_start_t0.3"}
