@@ -24,7 +24,7 @@ from cod_lightning.objective import losses, mismatch
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection
 from cod_lightning.types import Split
-from tests.command_line import keep_compositions
+from tests.command_line import keep_compositions, stopped
 
 pytestmark = pytest.mark.slow
 
@@ -220,9 +220,10 @@ def test_every_group_file_says_where_it_belongs():
 
 
 @pytest.mark.parametrize("path", group_files("strategy"), ids=lambda path: path.stem)
-def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path):
+def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, monkeypatch):
     given = yaml.safe_load(path.read_text())["strategy"]
-    strategy = build("smoke", f"strategy={path.stem}").trainer.strategy
+    cpu = ("--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--warm_start", "null")
+    strategy = stopped(monkeypatch, "fit", "--config", "smoke", f"strategy={path.stem}", *cpu).trainer.strategy
     assert type(strategy).__name__ == (
         given["class_path"].rpartition(".")[2] if isinstance(given, dict) else "DDPStrategy"
     )
