@@ -158,7 +158,10 @@ def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None
 
 def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
     """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
-    base = runs.get(next(iter(study.arms)), {})
+    first = next(iter(study.arms))
+    base = runs.get(first, {})
+    beside = len(base) > 1 and len(study.suites) < 3
+    """Whether differences from the first arm have columns; else a sentence has those of students."""
     rows = [[name, str(len(runs[name]))] for name in study.arms if runs.get(name)]
     begun = {
         seed: one for of in runs.values() for seed, one in of.items()
@@ -172,19 +175,20 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
             compared = of is not base and less
             row += [
                 interval(list(values.values())),
-                *[interval(less, signed=True) if compared else ""] * (len(base) > 1),
+                *[interval(less, signed=True) if compared else ""] * beside,
             ]
-    columns = ("less the first arm",) * (len(base) > 1)
+    columns = ("less the first arm",) * beside
     head = ["arm", "seeds", *(cell for suite in study.suites for cell in (suite, *columns))]
     lines = [f"## {title}", "", study.about, "", table(head, rows), ""]
     for arm in (one for one in study.arms if one.startswith("student") and len(runs.get(one, ())) > 1):
-        for what, other in (("its warm start at T=0.3", {}), ("each environment's specialist", runs)):
+        start, specialists = "its warm start at T=0.3", "each environment's specialist"
+        for what in (start, specialists) if beside else (start, specialists, f"*{first}*"):
             said = []
             for suite in study.suites:
-                of = other.get(SPECIALISTS.get(suite, f"specialist on {suite}"), runs[arm])
-                condition = "trained" if other else COLD
+                specialist = runs.get(SPECIALISTS.get(suite, f"specialist on {suite}"), {})
+                of = {start: runs[arm], specialists: specialist}.get(what, base)
                 less = [
-                    mean(one[suite]["trained"]) - mean(of[seed][suite][condition])
+                    mean(one[suite]["trained"]) - mean(of[seed][suite][COLD if what == start else "trained"])
                     for seed, one in runs[arm].items()
                     if seed in of
                 ]
