@@ -25,8 +25,9 @@ POLICIES = {
     "blanked_context": "context blanked",
     "shuffled_context": "another pack's context",
 }
-STARTS = {"warm_start_t0.0": "warm start, T=0", "warm_start_t0.3": "warm start, T=0.3", "warm_start": "warm start, T=1"}
 """What gpu.json calls a policy -> its name here."""
+STARTS = {"warm_start_t0.0": "warm start, T=0", "warm_start_t0.3": "warm start, T=0.3", "warm_start": "warm start, T=1"}
+"""The same of warm starts, in runs on a CPU."""
 SEEN, UNSEEN = "held_out", "unseen_words"
 GREEDY = {
     "seed 1": [0.68, 0.38, 0.51, 0.48],
