@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from cod_lightning.evaluation.intervals import bootstrap
 from cod_lightning.markdown import table
 from cod_lightning.rollout import transcript
 from examples.studies.note_worth import counted, worth
@@ -131,7 +132,9 @@ def figures(run: Path) -> dict[str, Any]:
             other = by_pack(recorded[policy])
             both = sorted(trained.keys() & other.keys())
             of["success"][policy] = np.mean([other[pack] for pack in both], axis=0).tolist()
-            of["less"][policy] = [*boot(np.mean([np.subtract(trained[p], other[p]) for p in both], axis=1)), len(both)]
+            apart = np.array([np.subtract(trained[pack], other[pack]) for pack in both])
+            (less,) = bootstrap(apart, np.full((1, apart.shape[1]), 1 / apart.shape[1]))
+            of["less"][policy] = [less.mean, less.low, less.high, len(both)]
         for policy in ("trained", *(STARTS.keys() & recorded.keys())):
             (counts,) = counted(recorded[policy]).values()
             of["noted"][policy] = counts.noted / counts.seen
@@ -145,12 +148,6 @@ def by_pack(file: Path) -> dict[str, list[float]]:
     """Success by position of each recorded pack."""
     groups = transcript.read(file)
     return {group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves] for group in groups}
-
-
-def boot(values: np.ndarray) -> list[float]:
-    """Mean, and its 95 % interval over packs."""
-    drawn = values[np.random.default_rng(0).integers(len(values), size=(4_000, len(values)))].mean(axis=1)
-    return [float(values.mean()), *np.quantile(drawn, (0.025, 0.975)).tolist()]
 
 
 def draw(found: dict[str, Any], file: Path) -> None:
