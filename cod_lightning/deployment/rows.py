@@ -48,8 +48,8 @@ class FolderRows:
 
     def begin(self) -> None:
         """The tables of a new file; a transaction is open."""
-        for table, columns in _TABLES.items():
-            self.db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
+        for table in _TABLES:
+            self.db.execute(_made(table))
         nums = json.dumps({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
         for key, value in zip(OWN, (str(SCHEMA), nums), strict=True):
             self._insert("identity", [key, value])
@@ -60,8 +60,12 @@ class FolderRows:
         tables = {name for kind, name, _ in items if kind == "table"}
         row = None
         if "identity" in tables:
-            for kind, name, sql in items:  # views and triggers act as soon as a table is read or written
-                if not (name in _TABLES if kind == "table" else kind == "index" and sql is None):
+            for (
+                kind,
+                name,
+                sql,
+            ) in items:  # views, triggers and computed columns act as soon as a table is read or written
+                if not (sql == _made(name) if kind == "table" and name in _TABLES else kind == "index" and sql is None):
                     raise DataError(
                         f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
                     )
@@ -194,6 +198,11 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
     """`texts_of` back again."""
     parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
     return json.loads(texts[0]) | parts
+
+
+def _made(table: str) -> str:
+    """The statement that makes the table."""
+    return f"CREATE TABLE {table} ({_TABLES[table]}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT"
 
 
 def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:

@@ -171,6 +171,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
         "ALTER TABLE contexts RENAME TO c; CREATE VIEW contexts AS SELECT * FROM c, (WITH RECURSIVE r(x) AS "
         "(SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT * FROM r)",
         "CREATE INDEX i ON episodes (task COLLATE NOCASE)",
+        "ALTER TABLE contexts ADD COLUMN more TEXT AS (hex(zeroblob(400000000)))",
     ],
 )
 def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted, tmp_path):
