@@ -8,6 +8,7 @@ tasks without a word.
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ _TABLES = {
 }
 """Columns, to which the digest of the others is added; `content` is a record of an episode, or text and state of a context."""
 _ONCE = {"episodes": ", UNIQUE (position, kind)"}
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""With which a journal of several files ends."""
 OWN = ("schema", "rows")
 """Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
 _OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
@@ -42,6 +45,7 @@ class FolderRows:
         self.path = path
         self._recent: dict[tuple[str, int], tuple[list[str], int]] = {}
         """Texts of rows, and how many letters were read for them, the latest last."""
+        _see_own_journal(path)
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10)
         for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
             self.db.execute(f"PRAGMA {setting}")
@@ -198,6 +202,20 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
     """`texts_of` back again."""
     parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
     return json.loads(texts[0]) | parts
+
+
+def _see_own_journal(path: Path) -> None:
+    """Raise `DataError` where a foreign journal lies beside the file: one of several files ends with a name, as this store's never
+    does, and SQLite would remove the file of that name."""
+    journal = Path(f"{path.resolve()}-journal")
+    if not os.path.lexists(journal):
+        return
+    if journal.is_file() and not journal.is_symlink():
+        with journal.open("rb") as file:
+            file.seek(max(0, journal.stat().st_size - len(_JOURNAL)))
+            if file.read() != _JOURNAL:
+                return
+    raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
 
 
 def _made(table: str) -> str:

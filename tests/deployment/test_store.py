@@ -3,6 +3,7 @@
 import json
 import random
 import sqlite3
+import struct
 
 import pytest
 from hypothesis import given
@@ -181,6 +182,26 @@ def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted
     other.close()
     with pytest.raises(DataError, match="Name another --state"):
         ContextStore(tmp_path)
+
+
+@each("create", [True, False])
+def test_a_foreign_journal_removes_no_other_file(tmp_path, create):
+    ContextStore(tmp_path / "state").close()
+    file, precious = tmp_path / "state" / "agent.sqlite", tmp_path / "precious"
+    precious.write_text("kept")
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(precious).encode()
+    (page,) = struct.unpack(">H", file.read_bytes()[16:18])
+    head = magic + struct.pack(">5I", 0, 0, file.stat().st_size // page, 512, page)
+    end = struct.pack(">I", 2**30 // page + 1) + name + struct.pack(">2I", len(name), sum(name)) + magic
+    journal = file.with_name("agent.sqlite-journal")
+    journal.write_bytes(head.ljust(512, b"\0") + end)
+    with pytest.raises(DataError, match="no journal of an agent"):
+        ContextStore(tmp_path / "state", create=create)
+    journal.unlink()
+    journal.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="no journal of an agent"):
+        ContextStore(tmp_path / "state", create=create)
+    assert precious.read_text() == "kept"
 
 
 @each("create", [True, False])
