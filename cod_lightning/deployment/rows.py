@@ -17,6 +17,7 @@ from typing import Any
 
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.types import EpisodeKind
 
 SCHEMA = 3
 _TABLES = {
@@ -79,6 +80,9 @@ class FolderRows:
             remedy = "Deploy it with the version that wrote it, or name another --state."
             raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. {remedy}")
         list(self.all("identity"))
+        (solved,) = self.db.execute(f"SELECT COUNT(*) FROM episodes WHERE kind = '{EpisodeKind.SOLVE}'").fetchone()
+        if solved != self.num("solved"):  # as many tasks are drawn before any is read
+            raise ValueError(f"{solved} solved tasks are left of {self.num('solved')}")
 
     def put(self, table: str, *row: Any) -> None:
         self._insert(table, row)
@@ -184,7 +188,10 @@ def damage_named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
-    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
+    except (
+        *(sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError),
+        *(RecursionError, AssertionError),  # of records that lie deep, or say what no episode says
+    ) as error:
         said = " ".join(str(error).split())[:200]
         raise DataError(
             f"{path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."

@@ -184,6 +184,26 @@ def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted
         ContextStore(tmp_path)
 
 
+@each("status", ["skipped", "[" * 10_000])
+def test_a_record_that_no_episode_leaves_is_refused_in_one_line(tmp_path, status):
+    store = _lived(tmp_path, 1)
+    *row, _ = store._rows.db.execute("SELECT * FROM episodes WHERE id = 1").fetchone()
+    row[-1] = row[-1].replace("completed", status) if status == "skipped" else status
+    store._rows.db.execute("DELETE FROM episodes WHERE id = 1")
+    store._rows._insert("episodes", row)
+    store.close()
+    with pytest.raises(DataError, match="is damaged, or no store of an agent"):
+        list(ContextStore(tmp_path).episodes())
+
+
+def test_a_file_that_has_fewer_tasks_than_it_says_is_refused_before_they_are_drawn(tmp_path):
+    store = _lived(tmp_path, 2)
+    store._rows.set("rows", json.dumps(store._rows._nums() | {"solved": 10**12}))
+    store.close()
+    with pytest.raises(DataError, match="2 solved tasks are left of 1000000000000"):
+        ContextStore(tmp_path)
+
+
 @each("create", [True, False])
 def test_a_foreign_journal_removes_no_other_file(tmp_path, create):
     ContextStore(tmp_path / "state").close()
