@@ -51,6 +51,11 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     write_whole(path, content.getvalue())
 
 
+def check_packs(path: Path) -> None:
+    """Raise `DataError` where the file is none that outcomes can be added to."""
+    _read(path)
+
+
 def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
     """The outcomes of a condition of a suite, of the policy as it stood; None where it was not played.
 
