@@ -214,15 +214,15 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
 def _see_own_journal(path: Path) -> None:
     """Raise `DataError` where a foreign journal lies beside the file: one of several files ends with a name, as this store's never
     does, and SQLite would remove the file of that name."""
-    journal = Path(f"{path.resolve()}-journal")
-    if not os.path.lexists(journal):
-        return
-    if journal.is_file() and not journal.is_symlink():
-        with journal.open("rb") as file:
-            file.seek(max(0, journal.stat().st_size - len(_JOURNAL)))
-            if file.read() != _JOURNAL:
-                return
-    raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
+    for journal in (Path(f"{path.resolve()}-{kind}") for kind in ("journal", "wal", "shm")):
+        if not os.path.lexists(journal):
+            continue
+        if journal.is_file() and not journal.is_symlink() and journal.name.endswith("-journal"):
+            with journal.open("rb") as file:
+                file.seek(max(0, journal.stat().st_size - len(_JOURNAL)))
+                if file.read() != _JOURNAL:
+                    continue
+        raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
 
 
 def _made(table: str) -> str:

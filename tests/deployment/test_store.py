@@ -218,9 +218,11 @@ def test_a_foreign_journal_removes_no_other_file(tmp_path, create):
     with pytest.raises(DataError, match="no journal of an agent"):
         ContextStore(tmp_path / "state", create=create)
     journal.unlink()
-    journal.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match="no journal of an agent"):
-        ContextStore(tmp_path / "state", create=create)
+    for link in (journal, file.with_name("agent.sqlite-wal")):
+        link.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(DataError, match="no journal of an agent"):
+            ContextStore(tmp_path / "state", create=create)
+        link.unlink()
     assert precious.read_text() == "kept"
 
 
