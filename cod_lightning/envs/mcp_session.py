@@ -6,9 +6,11 @@ says is data: an error of a call is a result, a lost or silent server raises `En
 
 import asyncio
 import json
+import logging
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cod_lightning.envs.apart import command as apart
@@ -19,6 +21,11 @@ MOST_TOOLS, MOST_LETTERS = 256, 20_000
 """Tools of a server, and letters of a tool's schema, of a result, of instructions."""
 _LOST = -32000
 """JSON-RPC's code of a closed connection, as the client gives it."""
+# The client's loggers show names that a policy made up as they are, and a traceback for each line that is no JSON.
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+logging.getLogger("client").addFilter(
+    lambda record: Path(record.pathname).parts[-3:] != ("mcp", "client", "session.py")
+)
 
 
 class RecordedCall(NamedTuple):

@@ -136,6 +136,18 @@ def test_calls_reach_the_server_and_its_state_is_checked_after_the_task(world):
         assert [one.failed for one in world.calls] == [True, True, False]
 
 
+def test_the_client_prints_nothing_that_a_policy_or_a_server_wrote(folder):
+    code = f"""
+import sys
+from cod_lightning.envs.mcp_session import McpSession
+session = McpSession([sys.executable, {str(folder / "odd.py")!r}, {json.dumps([LOOK])!r}, "noise"], 30)
+print(session.call("look\\x1b]0;title\\x07", {{}}).shown)
+session.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
 @pytest.mark.parametrize("world", ["stdio"], indirect=True)
 def test_checks_pass_in_part_and_a_task_ends_with_its_turns(world):
     world.reset(seed=1)
