@@ -21,11 +21,10 @@ MOST_TOOLS, MOST_LETTERS = 256, 20_000
 """Tools of a server, and letters of a tool's schema, of a result, of instructions."""
 _LOST = -32000
 """JSON-RPC's code of a closed connection, as the client gives it."""
-# The client's loggers show names that a policy made up as they are, and a traceback for each line that is no JSON.
+# The client's loggers show names that a policy made up as they are, and pages for each line that is no message.
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
-logging.getLogger("client").addFilter(
-    lambda record: Path(record.pathname).parts[-3:] != ("mcp", "client", "session.py")
-)
+for _others in (logging.getLogger("client"), logging.getLogger()):
+    _others.addFilter(lambda record: Path(record.pathname).parts[-3:-2] != ("mcp",))
 
 
 class RecordedCall(NamedTuple):

@@ -51,6 +51,7 @@ async def called(name, arguments):
         os._exit(3)
     if kind == "noise":
         sys.stdout.write("x" * 1000 + "\\n{}\\n")
+        sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}\\n')
         sys.stdout.flush()
     if kind == "looks":
         seen = []
