@@ -12,9 +12,10 @@ import time
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs import apart
+from cod_lightning.envs import apart, mcp_session
 from cod_lightning.envs.base import Tools, beside
 from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
+from cod_lightning.envs.mcp_session import McpSession
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
 from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
@@ -147,6 +148,17 @@ session.close()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+def test_no_more_of_an_answer_over_http_is_read_than_fits(address, monkeypatch):
+    session = McpSession(address, 3)
+    note = {"title": "Long", "text": "x" * 9000}
+    assert session.call("save", note).shown == "saved"
+    assert session.call("read", {"title": "Long"}).shown == note["text"]
+    monkeypatch.setattr(mcp_session, "_MOST_BYTES", 9000)
+    with pytest.raises(EnvironmentFailure):
+        session.call("read", {"title": "Long"})
+    session.close()
 
 
 @pytest.mark.parametrize("world", ["stdio"], indirect=True)
