@@ -154,6 +154,7 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             fields = found.get("properties", {})
             if not all(isinstance(one, dict) for one in fields.values()):
                 raise ValueError("its properties are no objects")
+            set(found.get("required", ()))
         except _NOT_ANSWERED as error:
             expected = f"an OpenEnv server with GET /schema ({described(error)})"
             raise ConfigError("data.env.base_url", self.base_url, expected, remedy) from error

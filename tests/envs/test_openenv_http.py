@@ -45,8 +45,9 @@ def served():
         ({"action": {"properties": {"number": "integer"}}}, "its properties are no objects"),
         ({"action": {"properties": {"number": {"type": ["integer", "null"]}}}}, "a text or a number"),
         ([], "GET /schema (TypeError"),
+        ({"action": {"required": 5, "properties": {"number": {"type": "integer"}}}}, "GET /schema (TypeError"),
     ],
-    ids=["too long", "a list", "texts", "several types", "no object"],
+    ids=["too long", "a list", "texts", "several types", "no object", "a number required"],
 )
 def test_a_schema_that_is_none_is_refused_in_one_line(served, schema, said):
     with pytest.raises(ConfigError) as refused:
