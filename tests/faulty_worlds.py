@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,11 @@ class RudeLevers(Levers):
                 signal.setitimer(signal.ITIMER_REAL, 0.2)
             case "answers with a bomb":
                 return Bomb(), 0.0, False, False, {}
+            case "answers by half":
+                for place in Path("/proc/self/fd").iterdir():
+                    with suppress(OSError):
+                        socket.socket(fileno=os.dup(int(place.name))).sendall(b"\0\0\0\x09half")
+                time.sleep(60)
             case "grows":
                 self.big = b"x" * 2**23
             case "asks where":

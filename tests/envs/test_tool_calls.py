@@ -94,8 +94,10 @@ def test_reasoning_before_and_ends_of_turns_are_allowed(name, text):
 
 
 ONE = '{"name": "user.apps", "arguments": {}}'
+DEEP = f'{{"name": "user.apps", "arguments": {{"x": {"[" * 300}{"]" * 300}}}}}'
 BROKEN = {
-    "json": [f"{ONE} {ONE}", f"{ONE},", "x" + ONE, '{"name": "user.apps", "parameters": {}}', '{"arguments": {}}', "[]", "1"],
+    "json": [f"{ONE} {ONE}", f"{ONE},", "x" + ONE, '{"name": "user.apps", "parameters": {}}', '{"arguments": {}}', "[]", "1",
+             DEEP],
     "qwen": [
         f"<tool_call>{ONE}", f"<tool_call>{ONE}</tool_call> and so on", f"<tool_call>{ONE}{ONE}</tool_call>",
         "<tool_call></tool_call>",

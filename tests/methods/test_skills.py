@@ -1,5 +1,7 @@
 """Skills: written, chosen, judged and removed; which operations are refused, and that no text can pass for another."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -233,6 +235,13 @@ def test_any_answer_is_read_without_raising_and_every_kept_skill_can_be_shown_an
             beside(context, InTask).on_turn(prepared.state, f"use {skill.name}", LetterTokens()).state.chosen
             == skill.name
         )
+
+
+@each("line", [f"skill{' ' * 20_000}x", f"skill a{' |x' * 10_000}", f"skill{' |' * 10_000}"])
+def test_a_line_of_spaces_or_bars_is_read_in_time(line):
+    began = time.process_time()
+    assert not answered(SkillsContext(), block("natural", line), special_tokens=SPECIAL).state.skills
+    assert time.process_time() - began < 1
 
 
 @given(

@@ -161,3 +161,10 @@ def test_a_policy_that_takes_no_folder_gets_no_commands() -> None:
     own["model"]["policy"] = {"class_path": "mine.Policy"}
     assert "```bash" not in render(facts(config=own))
     assert "--model.policy.path DIR" in render(facts())
+
+
+def test_an_engine_of_a_foreign_checkpoint_adds_no_command() -> None:
+    config = copy.deepcopy(CONFIG)
+    config["data"]["engine"], config["warm_start"] = {"class_path": "x; rm -rf ~\nrm -rf /"}, {"num_updates": "many"}
+    text = render(facts(config=config))
+    assert "--data.engine 'x; rm -rf ~\nrm -rf /' --state" in text

@@ -50,3 +50,8 @@ def test_pass_at_1_and_at_k_are_two_lines_of_one_titled_panel(tmp_path):
     ((title, lines),) = read_curves(tmp_path)[0].items()
     assert title.startswith("Tasks solved in training")
     assert [(line.label, line.y) for line in lines] == [("k = 1", [0.4]), ("k = 8", [0.9])]
+
+
+def test_a_name_may_hold_more_digits_than_python_reads(tmp_path):
+    (tmp_path / "metrics.csv").write_text(f"step,a{'1' * 5_000},a{'1' * 4_999}2,a3\n0,1,2,3\n")
+    assert [line.y for (line,) in read_curves(tmp_path)[0].values()] == [[3], [1], [2]]

@@ -75,6 +75,14 @@ def test_texts_of_very_many_entries_are_not_compared_pair_by_pair() -> None:
     assert time.perf_counter() - begun < 20
 
 
+def test_entries_that_come_again_and_again_are_compared_in_time() -> None:
+    before, after = ("\n".join(f"a\n{word} {n}" for n in range(249)) for word in ("old", "new"))
+    begun = time.process_time()
+    assert len(changed(before, after)) >= 498
+    assert len(changed(f"{before}\nb", f"{before}\nc")) == 499, "what both begin with does not count"
+    assert time.process_time() - begun < 0.5
+
+
 def with_events(*events: list[tuple[str, ...]]) -> list[Episode]:
     """Solves and updates in turn with these events, the solves with rewards 0, 1, 0, ..."""
     kinds = (EpisodeKind.SOLVE, EpisodeKind.UPDATE)

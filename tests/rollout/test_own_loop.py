@@ -291,6 +291,8 @@ post(task, "/inference/v1/generate", {"token_ids": ids})
 post(task, "/inference/v1/generate", {"token_ids": [60]})
 assert post(task, "/inference/v1/generate", {"token_ids": [10**6]})[0] == 400
 assert post(task, "/inference/v1/generate", {"token_ids": []})[0] == 400
+deep = b'{"token_ids": [1], "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+assert post(task, "/inference/v1/generate", deep)[0] == 400
 answer("w0")
 """)
     groups, _ = played(tmp_path, source)

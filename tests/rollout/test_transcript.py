@@ -204,3 +204,8 @@ def test_damage_is_named_with_file_and_line(tmp_path: Path, damage: Callable[[st
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         read(tmp_path / "nowhere.jsonl")
+
+
+def test_a_device_is_no_transcript() -> None:
+    with pytest.raises(DataError, match="it is no file"):
+        read(Path("/dev/null"))

@@ -110,3 +110,11 @@ def test_archives_nest_no_deeper_than_three():
     assert isinstance(node, File)
     assert isinstance(node.data, Archive)
     assert node.data.nesting <= 3
+
+
+def test_a_mount_and_what_is_seen_through_it_cannot_be_removed():
+    session = shell(place="mount /srv/live")
+    session.sessions.append(session.remote)
+    for path in ("/srv/live", "/srv", "/var/www", "/var"):
+        for line in (f"rm -rf {path}", f"mv {path} /tmp/elsewhere"):
+            assert "Device or resource busy" in session.run(line).output, line
