@@ -29,6 +29,8 @@ _TABLES = {
     "reason TEXT NOT NULL, content TEXT NOT NULL",
 }
 """Columns, to which the digest of the others is added; `content` is a record of an episode, or text and state of a context."""
+_OF_DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
+_OF_DAMAGE += (RecursionError, AssertionError)  # of records that lie deep, or say what no episode says
 _ONCE = {"episodes": ", UNIQUE (position, kind)"}
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """With which a journal of several files ends."""
@@ -65,11 +67,8 @@ class FolderRows:
         tables = {name for kind, name, _ in items if kind == "table"}
         row = None
         if "identity" in tables:
-            for (
-                kind,
-                name,
-                sql,
-            ) in items:  # views, triggers and computed columns act as soon as a table is read or written
+            # views, triggers and computed columns act as soon as a table is read or written
+            for kind, name, sql in items:
                 if not (sql == _made(name) if kind == "table" and name in _TABLES else kind == "index" and sql is None):
                     raise DataError(
                         f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
@@ -188,10 +187,7 @@ def damage_named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
-    except (
-        *(sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError),
-        *(RecursionError, AssertionError),  # of records that lie deep, or say what no episode says
-    ) as error:
+    except _OF_DAMAGE as error:
         said = " ".join(str(error).split())[:200]
         raise DataError(
             f"{path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."
