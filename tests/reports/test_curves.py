@@ -13,16 +13,14 @@ def test_columns_are_grouped_into_panels_in_a_sensible_order(tmp_path):
     assert notes == []
 
 
-def test_the_later_row_of_a_step_counts_rows_and_cells_that_are_no_numbers_are_left_out_and_a_missing_file_is_said(
-    tmp_path,
-):
+def test_the_later_row_of_a_step_counts_what_is_no_number_is_left_out_and_a_missing_file_is_said(tmp_path):
+    assert "no metrics.csv" in read_curves(tmp_path)[1][0]
     (tmp_path / "metrics.csv").write_text("step,mine\n4,4\n5,5\n4,40\n")
     assert read_curves(tmp_path)[0]["mine"][0].y == [40, 5]
     (tmp_path / "metrics.csv").write_bytes(b"step,mine\n0,1\nxx,2\n2,nan\n3,oops\n4,5,6,7\n\x00\xff\n6")
     panels, notes = read_curves(tmp_path)
     assert panels["mine"][0].x == [0, 4]
     assert notes == ["2 rows of metrics.csv have no step and were left out."]
-    assert "no metrics.csv" in read_curves(tmp_path)[1][0]
     (tmp_path / "metrics.csv").write_text("")
     assert read_curves(tmp_path) == ({}, ["metrics.csv holds no numbers."])
 
