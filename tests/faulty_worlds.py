@@ -18,7 +18,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.types import Pack, Split, Task
 
 HANG_S = 3600.0
-STEP_S = 0.1
+STEP_S = 0.05
 SLEEP_S = 60.0
 BUSY_S = 0.6
 

@@ -37,12 +37,11 @@ def test_entries_removed_added_and_replaced_are_listed(state: list[str], capsys:
     assert lines[-4:] == ["- 2. blue is down", "- 1. red is up", "+ 1. red is left", "+ 3. be quick"]
 
 
-def test_an_empty_context_is_shown_as_such(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_context_and_a_version_beside_itself_are_shown(
+    state: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["context", "show", *state, "--version", "0"]) == 0
     assert capsys.readouterr().out == "(empty)\n"
-
-
-def test_a_version_has_the_same_entries_as_itself(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "diff", *state, "--old", "2", "--new", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "versions 2 and 2 have the same entries"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
-from cod_lightning.credit.credited import AdaptiveRED
+from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import PerEpisode
 from tests.cases import each
@@ -69,9 +69,9 @@ def without_terms(table: CreditTable, rule) -> PerEpisode:
     return PerEpisode(values, returns.valid)
 
 
+@each("seed", range(3))
 @each("baseline", BASELINES)
 @each("rule", RULES)
-@each("seed", range(3))
 def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
     table = with_attempts(seed)
     found = credited(table, rule, baseline)
@@ -218,3 +218,10 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
     clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
     assert torch.equal(found.values, clean.values)
     assert torch.equal(found.attempts, clean.attempts)
+
+
+def test_a_context_is_worth_what_tasks_with_it_gain_over_those_without_where_both_are_known():
+    sums = {"total": [5.0, 0.0, 4.0], "count": [2, 0, 1], "total_without": [1.0, 3.0, 0.0], "count_without": [2, 1, 0]}
+    beside = Shared(**{name: torch.tensor(of) for name, of in sums.items()}, others=torch.zeros(3))
+    gained, known = context_worth(beside)
+    assert (gained.tolist(), known.tolist()) == ([2.0, 0.0, 0.0], [True, False, False])

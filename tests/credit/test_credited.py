@@ -103,8 +103,8 @@ def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on
     assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
 
 
-@pytest.mark.parametrize("kind", EpisodeKind)
-@pytest.mark.parametrize("reweight", [None, AdaptiveRED()], ids=["plain", "red"])
+@each("kind", EpisodeKind)
+@each("reweight", [None, AdaptiveRED()])
 def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):
     table = cube_table(rollout())
     both, one = (credited(table, TaskCredit(), GroupMean(), kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
@@ -188,7 +188,7 @@ def loop(lives, rule, k, e):
     return None if None in needed else sum(needed) / len(needed)
 
 
-@each("seed", range(20))
+@each("seed", range(6), slow=range(6, 20))
 @each("rule", [EpisodeCredit(), TaskCredit()])
 @each("baseline", [GroupMean(), LeaveOneOut()])
 def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_does(seed, rule, baseline):

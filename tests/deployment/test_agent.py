@@ -77,7 +77,7 @@ MECHANISMS = (
 )
 
 
-@each("mechanism", MECHANISMS)
+@each("mechanism", MECHANISMS[::3], slow=MECHANISMS)
 def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, mechanism):
     lives = []
     for name, stops in (("restarted", (2, 5, 6)), ("whole", ())):

@@ -35,12 +35,6 @@ def _lived(folder, num: int) -> ContextStore:
     return store
 
 
-def test_a_new_store_has_one_empty_version(tmp_path):
-    store = ContextStore(tmp_path / "deep" / "state")
-    assert [(v.version, v.text, v.reason, v.position) for v in store.versions()] == [(0, "", "start", None)]
-    assert store.num_solved() == 0
-
-
 def test_every_version_carries_its_task_and_reward_and_survives_reopening(tmp_path):
     _lived(tmp_path, 3).close()
     store = ContextStore(tmp_path)
@@ -113,10 +107,13 @@ def test_another_policy_goes_on_where_that_is_asked_for_and_decides_from_then_on
         store.claim({"world": "doors", "policy": "b"}, new_policy=True)
 
 
-def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
+def test_no_store_is_made_where_it_should_be_there_and_a_new_one_has_one_empty_version(tmp_path):
     with pytest.raises(ConfigError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path, create=False)
     assert not list(tmp_path.iterdir())
+    store = ContextStore(tmp_path / "deep" / "state")
+    assert [(v.version, v.text, v.reason, v.position) for v in store.versions()] == [(0, "", "start", None)]
+    assert store.num_solved() == 0
 
 
 @each("content", [b"not a database" * 100, None])

@@ -57,7 +57,7 @@ def test_the_contract_has_nine_public_members_and_no_companion_more_than_four():
     assert {kind: len(public(kind)) for kind in KINDS if len(public(kind)) > 4} == {}
 
 
-def test_an_environment_of_the_required_members_has_the_default_of_every_companion():
+def test_an_environment_of_the_required_members_has_every_companions_default_and_what_it_lacks_is_named_in_one_line():
     env = Bare()
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=2)
     assert env.traits == Traits(reward_range=(0.0, 1.0), hides_reward=False, blocking=False)
@@ -69,11 +69,6 @@ def test_an_environment_of_the_required_members_has_the_default_of_every_compani
     assert (beside(env, Proposals).offer, beside(env, Proposals).proposed("x", pack.tasks[0])) == ("", None)
     assert (*beside(env, Tools).schemas, *beside(env, Tools).results) == ()
     assert list(members(env)) == []
-
-
-def test_what_an_environment_lacks_is_named_in_one_line():
-    env = Bare()
-    pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=2)
     with pytest.raises(NotImplementedError, match=r"^Bare has no scripted reference$"):
         beside(env, Players).reference(Reference.SCRIPTED, pack)
     with pytest.raises(NotImplementedError, match=r"^Bare has no demonstrator; a warm start needs one$"):

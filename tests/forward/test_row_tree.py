@@ -158,13 +158,6 @@ def test_what_a_model_does_on_a_case_says_whether_it_takes_them(name, monkeypatc
     assert _asked(_model(name)) == (name not in RECURRENT | OWN_CODE)
 
 
-def test_a_model_that_does_not_hand_on_what_it_gets_does_not():
-    model = _model("qwen3")
-    for layer in model.get_submodule("model.layers").children():
-        layer.get_submodule("self_attn").register_forward_pre_hook(_forget, with_kwargs=True)
-    assert not _asked(model)
-
-
 def _forget(layer, args, kwargs):
     return args, {key: value for key, value in kwargs.items() if key != ROWS}
 
@@ -177,10 +170,14 @@ def test_attention_that_does_not_keep_rows_apart_and_recurrent_layers_do_not():
     assert not row_tree._may(_model("qwen3_5_text"))
 
 
-def test_it_is_asked_once():
+def test_a_model_is_asked_once_and_one_that_does_not_hand_on_what_it_gets_takes_none():
     model = _model("qwen3")
     assert _asked(model)
     assert takes_tree(model, lambda *_: pytest.fail("again"))
+    model = _model("qwen3")
+    for layer in model.get_submodule("model.layers").children():
+        layer.get_submodule("self_attn").register_forward_pre_hook(_forget, with_kwargs=True)
+    assert not _asked(model)
 
 
 def _asked(model):

@@ -88,13 +88,10 @@ class WithoutEnd(Program):
                 pass
 
 
-def test_a_program_that_goes_on_until_a_task_is_solved_is_refused(monkeypatch):
+def test_a_program_without_end_is_refused_and_one_that_goes_on_after_a_failure_ends_the_run(monkeypatch):
     monkeypatch.setattr("cod_lightning.lifecycles.base.MOST_EPISODES", 1000)
     with pytest.raises(ConfigError, match=r"data\.program is one of 1,00\d episodes; expected one that ends"):
         outline(WithoutEnd(lambda solved: bool(solved.success)), 3)
-
-
-def test_a_program_that_goes_on_after_a_failure_ends_the_run_before_it_has_filled_the_memory():
     program = WithoutEnd(lambda solved: solved.status is EpisodeStatus.COMPLETED)
     assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
     with pytest.raises(ConfigError, match=r"after a failed one are skipped"):

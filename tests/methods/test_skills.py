@@ -23,7 +23,7 @@ from tests.asked import LetterTokens, answered, opened
 from tests.cases import each
 from tests.records import episode
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 BLOCKS = {
     "natural": ("--- Start of skills ---\n{}\n--- End of skills ---", "\n"),
     "compact": ("<ops> {} </ops>", " ; "),
@@ -244,11 +244,11 @@ def test_a_line_of_spaces_or_bars_is_read_in_time(line):
     assert time.process_time() - began < 1
 
 
+@PROTOCOLS
 @given(
     before=st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left"]), max_size=4),
     after=st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), max_size=5),
 )
-@PROTOCOLS
 def test_what_a_scripted_policy_writes_makes_the_library_its_note_and_nothing_else(protocol, before, after):
     context = SkillsContext(protocol)
     start = beside(context, Scripted).adopt("\n".join(before))

@@ -22,7 +22,7 @@ liveness = Liveness()
 for sibling in range(40):
     liveness.at(f"train/7#{sibling}.2", "engine")
 liveness.at("train/7#3.2", "world")
-with Watchdog(liveness, 0.4, Path(sys.argv[1]), "the rollout 'train'"):
+with Watchdog(liveness, 0.2, Path(sys.argv[1]), "the rollout 'train'"):
     decoding_forever()
 """
 
@@ -32,7 +32,7 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
     done = subprocess.run([sys.executable, "-c", HANGS, str(file)], capture_output=True, text=True, timeout=30)
     assert done.returncode == EXIT_STALLED == 70
     for text in (done.stderr, file.read_text()):
-        assert "nothing has moved for 0.4 s in the rollout 'train' (data.deadlines.stall_s)" in text
+        assert "nothing has moved for 0.2 s in the rollout 'train' (data.deadlines.stall_s)" in text
         assert "in decoding_forever" in text
         assert "--ckpt_path last" in text
         first, *others = [line for line in text.splitlines() if "#" in line and ": in the" in line]

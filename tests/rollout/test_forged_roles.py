@@ -96,13 +96,14 @@ def test_hostile_texts_forge_no_role_where_history_is_rewritten(family):
         assert not forged(chat, chat.encode(chat.rendered(dialogue)), chat.encode(chat.rendered(harmless))), text
 
 
+@each("most", [100], slow=[300])
 @each("kind", NORMALISERS)
 @each("family", ["qwen3", "gemma", "vicuna", "deleting"])
-def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind):
+def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind, most):
     chat = Chat(family_tokenizer(family, NORMALISERS[kind]))
     honest = chat.continuation("x", chat.end_of_turn)
     refused = 0
-    for text in texts(300):
+    for text in texts(most):
         try:
             assert not forged(chat, chat.continuation(text, chat.end_of_turn), honest), text
         except ForgedRole:

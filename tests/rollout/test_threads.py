@@ -21,16 +21,13 @@ def test_a_call_returns_or_raises_what_it_does_in_its_thread():
     asyncio.run(main())
 
 
-def test_more_calls_than_places_all_return(monkeypatch):
+def test_more_calls_than_places_all_return_and_one_that_is_not_counted_ends_one_that_waits(monkeypatch):
     monkeypatch.setattr("cod_lightning.rollout.threads._MOST_THREADS", 2)
 
     async def main():
         return await asyncio.gather(*(in_thread(lambda n=n: n, bounded=True) for n in range(9)))
 
     assert asyncio.run(main()) == list(range(9))
-
-
-def test_a_call_that_is_not_counted_ends_one_that_waits_in_the_last_place(monkeypatch):
     monkeypatch.setattr("cod_lightning.rollout.threads._MOST_THREADS", 1)
 
     async def main():

@@ -205,17 +205,14 @@ def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_deno
     assert update.num_episodes == len(set(keys[kept].tolist()))
 
 
-def test_without_a_replay_batches_shares_and_checkpoints_are_as_they_were():
+def test_nothing_of_a_rollout_is_replayed_in_its_updates_and_without_a_replay_all_is_as_it_was():
+    made = updates(Story(Everything(), rollouts=4).stream)
+    for number, batch in enumerate(made):
+        assert (batch.policy_version[batch.is_replayed] < number // 2).all()
     story = Story(None)
     assert not any(batch.is_replayed.any() for batch in updates(story.stream))
     assert set(story.rollouts.state_dict()) == {"source", "ahead"}
     assert story.figures == {}
-
-
-def test_nothing_of_a_rollout_is_replayed_in_its_own_updates():
-    made = updates(Story(Everything(), rollouts=4).stream)
-    for number, batch in enumerate(made):
-        assert (batch.policy_version[batch.is_replayed] < number // 2).all()
 
 
 @pytest.mark.parametrize(

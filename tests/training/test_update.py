@@ -39,16 +39,13 @@ def plan(x, values, loss=None, filter_packs=False, every_row=False):
     return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
 
 
-def test_rows_of_zero_advantage_are_skipped_and_count():
+def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values)
     expected = [b for b, (g, k, e) in enumerate(x.place.tolist()) if values[g, k, e] != 0]
     assert found.rows.tolist() == expected
     assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
-
-
-def test_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values, filter_packs=True)
     assert found.rows.tolist() == plan(x, values).rows.tolist()
