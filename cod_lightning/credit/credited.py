@@ -27,6 +27,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided
 from cod_lightning.credit.returns import CreditRule
@@ -110,6 +111,8 @@ class Credited:
     filtered: bool = False
     """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
     the other half is `data.resample_packs`)."""
+    criticised: Bool[Tensor, " F"] | None = None
+    """Episodes to whose tokens a critic gives advantages, whatever became of siblings; None: there is no critic."""
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
@@ -121,6 +124,12 @@ class Credited:
         """What rows of each episode get; NaN where there is no advantage."""
         known = self.valid & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else self.valid
         return self.tilted.masked_fill(~known, math.nan)
+
+    @property
+    def trained(self) -> Bool[Tensor, " F"]:
+        """Which episodes are in updates."""
+        known = ~self.advantages.isnan()
+        return known if self.criticised is None else known | self.criticised
 
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
@@ -166,6 +175,7 @@ def credited(
     kinds: Collection[EpisodeKind] = tuple(EpisodeKind),
     *,
     filtered: bool = False,
+    criticised: bool = False,
 ) -> Credited:
     """Advantages of the whole table, which is that of all ranks; those of other `kinds` of episodes are not known.
 
@@ -173,7 +183,8 @@ def credited(
     """
     returns, num = rule(table), table.num_own
     found = with_attempts(table, returns, rule, baseline)
-    valid = found.valid & torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
+    chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
+    valid = found.valid & chosen
     values = torch.where(valid, found.values, 0.0)
     own = PerEpisode(values[:num], valid[:num])
     divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(own.values)
@@ -194,6 +205,7 @@ def credited(
         tilted=tilted.flatten(),
         temperature=temperature,
         filtered=filtered,
+        criticised=pad(returns.valid, (0, len(table) - num)) & chosen if criticised else None,
     )
 
 
