@@ -70,7 +70,7 @@ def split_by_nodes(
 
     None where nodes are more than `most` of the tokens, a share.
 
-    Rows that begin alike come side by side, rows with the same key stay together, in their order: an episode's are those of its turns.
+    Rows that begin alike come side by side; rows with the same key stay together, and in the order of an episode's turns.
     """
     rows = [row[:end] for row, end in zip(token_ids.cpu().numpy(), lengths.tolist(), strict=True)]
     order, common = branches(rows)
