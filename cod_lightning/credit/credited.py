@@ -27,7 +27,6 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
 
 from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided
 from cod_lightning.credit.returns import CreditRule
@@ -112,7 +111,7 @@ class Credited:
     """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
     the other half is `data.resample_packs`)."""
     criticised: Bool[Tensor, " F"] | None = None
-    """Episodes to whose tokens a critic gives advantages, whatever became of siblings; None: there is no critic."""
+    """Episodes to whose tokens a critic gives advantages where their return is known; None: there is no critic."""
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
@@ -129,13 +128,15 @@ class Credited:
     def trained(self) -> Bool[Tensor, " F"]:
         """Which episodes are in updates."""
         known = ~self.advantages.isnan()
-        return known if self.criticised is None else known | self.criticised
+        return known if self.criticised is None else known | self.criticised & self.known_returns.isfinite()
 
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
-        """Returns of lifecycles' own episodes; NaN where they are not known, and of attempts."""
-        values = torch.full_like(self.values, math.nan)
-        values[: self.table.num_own] = self.returns.values.masked_fill(~self.returns.valid, math.nan)
+        """Returns of lifecycles' own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
+        num, values = self.table.num_own, torch.full_like(self.values, math.nan)
+        known = self.returns.valid
+        known = known & self.packs_with_signal[self.table.place[:num, 0]] if self.filtered else known
+        values[:num] = self.returns.values.masked_fill(~known, math.nan)
         return values
 
     @cached_property
@@ -205,7 +206,7 @@ def credited(
         tilted=tilted.flatten(),
         temperature=temperature,
         filtered=filtered,
-        criticised=pad(returns.valid, (0, len(table) - num)) & chosen if criticised else None,
+        criticised=chosen if criticised else None,
     )
 
 

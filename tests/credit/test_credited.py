@@ -286,3 +286,13 @@ def test_siblings_that_do_equally_well_have_no_advantage_however_large_their_rew
                 assert found.valid.all()
                 assert not found.values.any()
                 torch.testing.assert_close(found.group_returns, found.returns.values, rtol=0, atol=0)
+
+
+def test_packs_that_are_filtered_teach_a_critic_nothing_and_all_others_are_in_its_updates():
+    rewards = [[1.0, 1.0], [1.0, 0.0], [None, 0.0]]
+    table = episode_table([[EpisodeFacts(k, 0, None, True, 0, 0, r, 3) for k, r in enumerate(of)] for of in rewards])
+    for filtered, returns in ((False, [1, 1, 1, 0, None, 0]), (True, [None, None, 1, 0, None, None])):
+        found = credited_entries(table, EpisodeCredit(), GroupMean(), filtered=filtered, criticised=True)
+        known = [None if math.isnan(value) else value for value in found.known_returns.tolist()]
+        assert known == returns
+        assert found.trained.tolist() == [value is not None for value in returns]
