@@ -163,7 +163,7 @@ class GRPOModule(PolicyModule):
         """Advantages of a rollout of all ranks."""
         filtered = self.filter_packs and self.baseline.compares
         how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
-        return credited(table, *how, filtered=filtered)
+        return credited(table, *how, filtered=filtered, criticised=self.critic is not None)
 
     # ------------------------------------------------------------------ training
 

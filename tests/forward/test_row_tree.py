@@ -279,3 +279,9 @@ def test_rows_that_begin_alike_come_side_by_side():
     parts = split_by_nodes(ids, lengths, torch.arange(8), 60, 0.5)
     assert parts is not None
     assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+def test_rows_of_one_key_keep_their_order_in_which_an_episode_has_its_turns():
+    ids, lengths = _padded([[5, 5, 5, 9], [5, 5, 5, 4], [5, 5, 5, 7]])
+    (part,) = split_by_nodes(ids, lengths, torch.tensor([0, 0, 0]), 100, 0.9) or ()
+    assert part.tolist() == [0, 1, 2]

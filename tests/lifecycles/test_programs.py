@@ -196,6 +196,15 @@ def test_what_is_paid_is_written_as_a_number(tmp_path):
     assert {one.episodes[0].parts["whole"] for group in again for one in group.lifecycles} == {1.0}
 
 
+def test_what_an_episode_is_paid_comes_on_top_of_its_own_reward():
+    program = Misusing(lambda agent, written, solved: agent.pay(solved, [], more=0.5))
+    (life,) = play(Slow(lambda _: SAY_W1), num_tasks=2, setting={"program": program})[0].lifecycles
+    own = play(Slow(lambda _: SAY_W1), num_tasks=2)[0].lifecycles[0].solves[0]
+    assert own.reward
+    assert life.solves[0].parts == {"world": own.reward, "more": 0.5}
+    assert life.solves[0].reward == own.reward + 0.5
+
+
 @dataclass(frozen=True)
 class Raising(Program):
     async def __call__(self, agent, pack):
