@@ -165,7 +165,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
-    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
+    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 
