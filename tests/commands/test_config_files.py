@@ -34,6 +34,12 @@ def test_a_file_comes_before_a_shipped_config_of_that_name(tmp_path):
     assert find_config("smoke.yaml").resolve() == tmp_path / "smoke.yaml"
 
 
+def test_a_path_that_is_missing_is_not_answered_with_a_name_unlike_it():
+    with pytest.raises(ConfigError) as refused:
+        find_config("runs/none/config.yaml")
+    assert "Did you mean" not in str(refused.value)
+
+
 def test_groups_are_not_offered_as_configs():
     assert "quickstart" in config_names()
     assert not [name for name in config_names() if name.startswith(("env/", "model/", "recipe/"))]

@@ -17,6 +17,7 @@ from cod_lightning.envs.base import (
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.envs.task_world import TaskPlayers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -75,6 +76,8 @@ def test_an_environment_of_the_required_members_has_every_companions_default_and
         beside(env, Players).demonstrator(pack)
     with pytest.raises(ConfigError, match=r"data\.env is Bare; expected an environment whose hidden rule can change"):
         beside(env, HiddenRules).changed(pack, 1, 0)
+    with pytest.raises(NotImplementedError, match=r"^Bare\.companions has no TaskPlayers with a play\(\)"):
+        TaskPlayers(env).demonstrator(pack)
 
 
 def test_the_first_companion_of_a_kind_counts_and_is_made_around_the_environment():

@@ -398,7 +398,7 @@ def answers(**methods):
 def test_a_replay_that_answers_wrongly_ends_the_run_with_key_and_remedy(replay, said):
     with pytest.raises(ConfigError, match=rf"data\.replay is Wrong; expected a replay .*{said}") as error:
         updates(Story(replay).stream)
-    assert "--ckpt_path last" in str(error.value)
+    assert "--ckpt_path auto" in str(error.value)
 
 
 def test_a_state_that_does_not_load_is_refused_and_another_class_begins_anew():
