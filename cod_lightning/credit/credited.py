@@ -31,6 +31,7 @@ from torch import Tensor
 from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
+from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Positive, Share
 from cod_lightning.types import EpisodeKind
 
@@ -70,7 +71,10 @@ class AdaptiveRED:
         counts: Int[Tensor, "G K E"],
         valid: Bool[Tensor, "G K E"],
     ) -> tuple[Float[Tensor, "G K E"], float]:
-        """Tilted advantages of a rollout, that of all ranks, and T; 0 where they were left alone."""
+        """Tilted advantages of a rollout, that of all ranks, and T; 0 where they were left alone.
+
+        Raises `ConfigError` where they are too large to be tilted.
+        """
         s = torch.where(valid, advantages, 0.0).double()
         n = counts.double()
 
@@ -89,7 +93,13 @@ class AdaptiveRED:
             else:
                 high = middle
         temperature = (low + high) / 2
-        return (s * torch.exp(s / temperature)).to(advantages), temperature
+        tilted = (s * torch.exp(s / temperature)).to(advantages)
+        if not tilted.isfinite().all():  # as infinite ones their rows would be left out
+            expected = f"advantages of about 1, not of {float(s.max()):.3g}, for the exponential of T={temperature:.3g}"
+            raise ConfigError(
+                "model.reweight", type(self).__name__, expected, "Make rewards smaller, or set model.scale=batch."
+            )
+        return tilted, temperature
 
 
 @dataclass(frozen=True, kw_only=True)

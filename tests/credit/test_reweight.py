@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.credit.credited import AdaptiveRED
+from cod_lightning.errors import ConfigError
 from tests.cases import each
 
 
@@ -73,3 +74,9 @@ def test_the_bisection_ends_where_the_tilted_sum_is_zero():
         torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[[1], [3]]]), torch.ones(1, 2, 1).bool()
     )
     assert temperature == pytest.approx(2 / math.log(3), abs=0.05)
+
+
+def test_advantages_that_are_no_numbers_once_tilted_end_the_run_and_leave_out_no_row():
+    large = torch.tensor([[[1e4], [-1e4]]])
+    with pytest.raises(ConfigError, match=r"model\.reweight is AdaptiveRED; .*not of 1e\+04"):
+        AdaptiveRED()(large, torch.tensor([[[1], [2]]]), large.bool())
