@@ -53,7 +53,7 @@ def patched(before: str, parts: Sequence[str | list[int]]) -> str:
 
 def _num_alike(one: str, other: str) -> int:
     """How many letters both begin with."""
-    return len(commonprefix((one, other)))
+    return len(commonprefix((one, other)))  # noqa: RUF071  (letters are meant)
 
 
 def _pieces_alike(before: str, after: str) -> list[tuple[int, int, int]]:
