@@ -15,7 +15,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.callbacks.runner import find_runner
+from cod_lightning.callbacks.runner import follow
 from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
@@ -170,9 +170,8 @@ class Progress(ProgressBar, RolloutObserver):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self.console = self.console or Screen()
-        runner = find_runner(trainer)
-        if self._enabled and runner is not None:
-            runner.follow(self)
+        if self._enabled:
+            follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()
