@@ -15,7 +15,7 @@ from markupsafe import Markup
 from cod_lightning.files import write_whole
 
 _SCRIPTS = (
-    "dom.js", "charts.js", "difference.js", "compared.js", "overview.js", "tokens.js", "entries.js", "details.js",
+    "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "entries.js", "details.js",
     "strip.js", "browser.js", "page.js",
 )  # fmt: skip
 """In this order they become one script."""

@@ -5,11 +5,15 @@ Fields that `rollout/transcript.py` has too keep its names.
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
+from cod_lightning.envs.answers import code_of
+from cod_lightning.envs.facts import NUMBERS
+from cod_lightning.envs.frozen_lake.lake import STEPS, Cell, neighbour
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.rollout.transcript import PlayedGroup
@@ -60,7 +64,7 @@ class Shelf:
         pack, lives = _pack(played.group.pack), list[Record]()
         number = self._packs.add(json.dumps(pack)) - 1
         for index, life in enumerate(played.group.lifecycles):
-            episodes = list(self._episodes(life.episodes))
+            episodes = list(self._episodes(life.episodes, pack))
             for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
                 _add_gaps(record, found)
             entries = entry_histories(life.episodes)
@@ -86,7 +90,7 @@ class Shelf:
         packs = [json.loads(text) for text in self._packs.texts[1:]]
         return {"strings": self.strings, "packs": packs, "lifecycles": self.lifecycles}
 
-    def _episodes(self, episodes: Sequence[Episode]) -> Iterator[Record]:
+    def _episodes(self, episodes: Sequence[Episode], pack: Record) -> Iterator[Record]:
         context = None
         for episode in episodes:
             record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success")}
@@ -98,6 +102,9 @@ class Shelf:
                 "gap": None,
                 "turns": [self._turn(turn) for turn in episode.turns],
             }
+            lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
+            if lake is not None and episode.kind is EpisodeKind.SOLVE:
+                record["path"] = path_of(lake, [turn.response for turn in episode.turns])
             if episode.kind in _WITHOUT_CHANGES:
                 context = episode.context_after
             else:
@@ -134,7 +141,7 @@ def number(value: float | None) -> float | None:
 
 
 def _pack(pack: Pack) -> Record:
-    tasks = [{"id": str(task.id), "spec": _spec(task.spec)} for task in pack.tasks]
+    tasks = [{"id": str(task.id), "spec": _spec(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
     return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
 
 
@@ -159,3 +166,37 @@ def _spec(spec: object) -> str:
     if isinstance(spec, dict):
         return "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in spec.items())
     return json.dumps(spec, ensure_ascii=False)
+
+
+_LARGEST = 32
+
+
+def lake_of(spec: object) -> dict[str, Any] | None:
+    """Rows, mapping and names of a lake's task, or None for a task of any other world."""
+    if not isinstance(spec, Mapping):
+        return None
+    rows, mapping = _texts(spec.get("rows")), _texts(spec.get("mapping"))
+    square = 1 < len(rows) <= _LARGEST and all(len(row) == len(rows) for row in rows)
+    if not square or not re.fullmatch("[SFHG]+", letters := "".join(rows)):
+        return None
+    if letters.count("S") != 1 or len(mapping) != 4 or not set(mapping) <= STEPS.keys():
+        return None
+    return {"rows": list(rows), "mapping": list(mapping), "noun": "Direction", "names": list(NUMBERS)}
+
+
+def path_of(lake: Mapping[str, Any], responses: Sequence[str]) -> list[Cell]:
+    """The cells stood on, the start included, up to the first hole or goal; an answer that cannot be read moves nowhere."""
+    rows, mapping = lake["rows"], lake["mapping"]
+    path = [next((r, row.index("S")) for r, row in enumerate(rows) if "S" in row)]
+    for response in responses:
+        code, _ = code_of(response, "Direction", 4)
+        if code:
+            path.append(neighbour(path[-1], mapping[code - 1], len(rows)))
+        if rows[path[-1][0]][path[-1][1]] in "GH":
+            break
+    return path
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    listed = found if isinstance(found, list | tuple) else ()
+    return tuple(listed) if all(isinstance(one, str) for one in listed) else ()

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -340,8 +341,15 @@ def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_has_the_colours_that_its_reader_prefers(opened: Opened, tmp_path: Path, scheme: str) -> None:
-    page = opened(write_run(tmp_path / "run", GROUPS), scheme=scheme)
+def test_a_lake_is_drawn_with_the_way_that_was_walked(opened: Opened, tmp_path: Path, scheme: str) -> None:
+    spec = {"rows": ["SFF", "HFF", "FFG"], "mapping": ["right", "down", "left", "up"]}
+    (made,) = [saying(GROUPS[0], "<answer>Direction 1</answer>")]
+    tasks = tuple(replace(task, spec=spec) for task in made.pack.tasks)
+    groups = [structs.replace(made, pack=replace(made.pack, tasks=tasks))]
+    page = opened(write_run(tmp_path / "run", groups), scheme=scheme)
+    assert page.locator(".timeline .lake").count() == 2
+    assert page.locator("#episode .foot").count() == 2
+    assert page.locator("#episode .mapping li").count() == 4
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
     assert dark == (scheme == "dark")
 

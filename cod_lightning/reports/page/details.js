@@ -61,12 +61,13 @@ class Details {
   }
 
   tab(one, index) {
-    const outcome = outcomeOf(one);
+    const outcome = outcomeOf(one), lake = one.path && this.pack.tasks[one.position].lake;
     const what = `${one.kind} ${one.position}`;
     return h("button", { type: "button", role: "tab", class: `episode ${one.kind} ${outcome}`, "aria-controls": "episode",
       title: `${what}: ${OUTCOMES[outcome]}, ${one.status}`,
       onclick: () => this.choose(index), onkeydown: (event) => this.key(event, index) },
     h("span", { class: "what" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[outcome]), what),
+    lake ? lakePicture(lake, one.path, true) : null,
     h("span", { class: "reward" }, `reward ${shown(one.reward)}`),
     one.advantage === null ? null : h("span", { class: "advantage", style: { background: COLOURINGS.advantage.colour(null, 0, one, this.strongest) } }, `adv. ${shown(one.advantage, 2, true)}`),
     one.status === "completed" ? null : h("span", { class: "status" }, one.status),
@@ -109,10 +110,11 @@ class Details {
   }
 
   solve(one) {
-    const proposed = this.life.episodes.some((other) => other.kind === "write"), task = one.kind === "solve" ? this.pack.tasks[one.position] : null;
-    const world = task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal before it may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
+    const proposed = this.life.episodes.some((other) => other.kind === "write"), task = one.kind === "solve" ? this.pack.tasks[one.position] : null, lake = task && task.lake;
+    const world = lake ? [lakePicture(lake, one.path, false), lakeFacts(lake)]
+      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal before it may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
-      world ? block("The task", world) : null,
+      world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
       block(BEGAN_WITH[one.kind], h("p", { class: "context" }, this.text(one.context_before) || h("em", {}, "(empty)"))));
   }
 

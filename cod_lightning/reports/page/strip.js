@@ -20,12 +20,13 @@ const inLines = (lines, x, y, attributes) => lines.map((line, at) => svg("text",
 
 // The picture as a file of its own, in the colours of the page.
 function stripOf(life, pack, facts, text) {
-  const solves = life.episodes.filter((one) => one.kind === "solve");
+  const solves = life.episodes.filter((one) => one.kind === "solve"), lake = pack.tasks[0] && pack.tasks[0].lake;
   const width = Math.max(2, solves.length) * STRIP.column + 24, left = (at) => 24 + at * STRIP.column;
-  const told = wrapped(`First task; the policy does not see all of it: ${pack.tasks[0] ? pack.tasks[0].spec : ""}`, Math.floor(width / 7.9), 5);
+  const secret = lake ? lake.mapping.map((direction, index) => `${lake.noun} ${lake.names[index]} ${DIRECTION_SIGNS[direction]} ${direction}`).join(", ") : pack.tasks[0] ? pack.tasks[0].spec : "";
+  const told = wrapped(`${lake ? "Hidden from the policy" : "First task; the policy does not see all of it"}: ${secret}`, Math.floor(width / 7.9), 5);
   const contexts = solves.map((one) => wrapped(text(one.context_before), STRIP.letters, STRIP.most));
-  const top = 68 + told.length * STRIP.line, below = top + STRIP.curve + 34;
-  const height = below + 40 + Math.max(...contexts.map((lines) => lines.length), 1) * STRIP.line;
+  const top = 68 + told.length * STRIP.line, below = top + STRIP.curve + 34, hasLake = solves.some((one) => one.path && pack.tasks[one.position] && pack.tasks[one.position].lake);
+  const words = below + (hasLake ? 178 : 0), height = words + 40 + Math.max(...contexts.map((lines) => lines.length), 1) * STRIP.line;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, class: "strip" },
     svg("rect", { class: "strip-paper", width, height }),
     svg("text", { class: "strip-title", x: 24, y: 30 }, pack.id), svg("text", { x: 24, y: 48 }, facts),
@@ -38,9 +39,10 @@ function stripOf(life, pack, facts, text) {
   if (known.length) picture.append(svg("path", { class: "stroke strip-curve", d: `M${known.map(([one, at]) => `${middle(at)} ${height_of(one.reward)}`).join("L")}` }));
   for (const [one, at] of known) picture.append(svg("circle", { class: `strip-dot ${outcomeOf(one)}`, cx: middle(at), cy: height_of(one.reward), r: 5 }));
   solves.forEach((one, at) => {
-    const x = left(at);
+    const drawn = one.path && pack.tasks[one.position] && pack.tasks[one.position].lake, x = left(at);
     picture.append(svg("text", { class: `strip-task ${outcomeOf(one)}`, x, y: below }, `${SIGNS[outcomeOf(one)]} task ${one.position}: ${OUTCOMES[outcomeOf(one)]}`));
-    put(picture, {}, [svg("text", { x, y: below + 22 }, "context"), inLines(contexts[at], x, below + 40, { class: "strip-context" })]);
+    if (drawn) put(picture, {}, [put(lakePicture(drawn, one.path, false), { x, y: below + 12, width: 150, height: 150 }, [])]);
+    put(picture, {}, [svg("text", { x, y: words + 22 }, "context"), inLines(contexts[at], x, words + 40, { class: "strip-context" })]);
   });
   return picture;
 }
