@@ -10,12 +10,12 @@ import lightning as L
 from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
 from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, ProgressColumn, Task, TaskID
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.callbacks.runner import find_runner
+from cod_lightning.callbacks.runner import follow
 from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.runner import RolloutObserver
@@ -49,11 +49,6 @@ class Tally:
         return [sum(of) / len(of) if of else None for of in self.outcomes]
 
 
-class _Label(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.description:<10}", style="dim")
-
-
 class _Text(ProgressColumn):
     """How far a task is, and how many of its parts failed."""
 
@@ -69,7 +64,7 @@ class Display(Bars):
         drawn = console.is_terminal and not console.is_dumb_terminal
         self.lines: dict[str, str] = {}
         self.bars: dict[str, TaskID] = {}
-        columns = (_Label(), BarColumn(24), _Text())
+        columns = (TextColumn("{task.description:<10}", style="dim", markup=False), BarColumn(24), _Text())
         super().__init__(*columns, console=console, disable=not drawn, refresh_per_second=4)
 
     def begin(self, name: str, unit: str, total: int | None, done: int = 0) -> None:
@@ -175,9 +170,8 @@ class Progress(ProgressBar, RolloutObserver):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         self.console = self.console or Screen()
-        runner = find_runner(trainer)
-        if self._enabled and runner is not None:
-            runner.follow(self)
+        if self._enabled:
+            follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._stop()
@@ -323,8 +317,5 @@ def _updates_done(trainer: L.Trainer) -> int:
 
 def _total_updates(trainer: L.Trainer) -> int | None:
     """Updates at which the run ends, by `max_steps` or `max_epochs`; None if neither is set."""
-    bounds = [float(trainer.max_steps)] if trainer.max_steps > 0 else []
-    if trainer.max_epochs is not None and trainer.max_epochs > 0:
-        bounds.append(trainer.max_epochs * float(trainer.num_training_batches))
-    total = min(bounds, default=math.inf)
+    total = float(trainer.estimated_stepping_batches)
     return None if math.isinf(total) else int(total)

@@ -15,7 +15,7 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
-from cod_lightning.callbacks.runner import find_runner
+from cod_lightning.callbacks.runner import find_runner, follow
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
@@ -51,8 +51,7 @@ class StopSignals(Callback, RolloutObserver):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._trainer, self._interruptible = trainer, True
-        if (runner := find_runner(trainer)) is not None:
-            runner.follow(self)
+        follow(trainer, self)
         self._handle()
 
     def _handle(self) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
+from os.path import commonprefix
 
 Delta = list[str | list[int]]
 """Parts of the new text in order: new letters, or [start, number of letters] of the text before."""
@@ -52,14 +53,7 @@ def patched(before: str, parts: Sequence[str | list[int]]) -> str:
 
 def _num_alike(one: str, other: str) -> int:
     """How many letters both begin with."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return len(commonprefix((one, other)))  # noqa: RUF071  (letters are meant)
 
 
 def _pieces_alike(before: str, after: str) -> list[tuple[int, int, int]]:

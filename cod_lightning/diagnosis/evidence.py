@@ -170,5 +170,5 @@ def _ends(path: Path) -> Iterator[PlayedGroup]:
     if size <= _HEAD + _TAIL:
         yield from lines.groups()
         return
-    yield from lines.groups(0, _HEAD)
-    yield from lines.groups(size - _TAIL, size)
+    yield from lines.between(0, _HEAD)
+    yield from lines.between(size - _TAIL, size)

@@ -8,11 +8,13 @@ from itertools import accumulate
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from cod_lightning.errors import DataError
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.row_tree import keeps_keys_and_values
+from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.types import Episode
 
 _MOST_NOTES = 24
@@ -69,16 +71,15 @@ def of_notes(model: PreTrainedModel, updates: Sequence[Episode]) -> Dependence |
 @torch.no_grad()
 def _scored(model: PreTrainedModel, prompt: Sequence[int], notes: Sequence[Sequence[int]]) -> Float[Tensor, " n"]:
     """Log-prob of each note behind one prompt."""
-    longest, cache, before = max(map(len, notes)), None, list(prompt)
+    cache, before = None, list(prompt)
     if len(prompt) > 1 and keeps_keys_and_values(model):  # the prompt goes through the model once
         ids = torch.tensor([before[:-1]], device=model.device)
         cache, before = model.base_model(input_ids=ids, use_cache=True).past_key_values, before[-1:]
         cache.batch_repeat_interleave(len(notes))
-    rows = [[*before, *note, *[0] * (longest - len(note))] for note in notes]
-    ids = torch.tensor(rows, device=model.device)
+    rows = [torch.tensor([*before, *note], device=model.device) for note in notes]
+    padded = pad_sequence(rows, batch_first=True, padding_value=-1)
+    ids, mask = padded.clamp_min(0), padded >= 0
+    mask[:, : len(before)] = False
     found = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None)
-    hidden = found.last_hidden_state[:, len(before) - 1 : -1]
-    logprobs = torch.log_softmax(output_layer(model)(hidden).float(), dim=-1)
-    of_ids = logprobs.gather(2, ids[:, len(before) :, None]).squeeze(2)
-    there = torch.arange(longest, device=ids.device) < torch.tensor(list(map(len, notes)), device=ids.device)[:, None]
-    return torch.where(there, of_ids, 0.0).sum(dim=1).cpu()
+    logprobs, _ = action_logprobs(found.last_hidden_state, output_layer(model), ids, mask)
+    return logprobs.sum(dim=1).cpu()

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from cod_lightning.contexts.base import ContextMechanism, Words
-from cod_lightning.envs.base import Players, Proposals, Reference, TextEnv, Variants, Vocabulary, beside
+from cod_lightning.envs.base import Proposals, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conformance_turns import first_task
 from cod_lightning.evaluation.intervals import Estimate
-from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.references import ReferenceRow, has_reference, play_reference, summarise
 from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
@@ -26,9 +26,7 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     lives: dict[ConditionKind, list[Lifecycle]] = {}
     lacking: list[Verdict] = []
     for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
-        try:
-            beside(world, Players).reference(kind.reference or Reference.RANDOM, packs[0])
-        except NotImplementedError:
+        if not has_reference(world, packs[0], kind):
             lacking.append(Verdict(f"{kind.value} play", remark="the world has no such reference"))
             continue
         lives[kind] = list(play_reference(world, packs, kind, mechanism))

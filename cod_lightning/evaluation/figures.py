@@ -4,75 +4,28 @@ Every comparison is a difference within packs, taken before the mean over packs,
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, bootstrap, ratio_estimate
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
-from cod_lightning.evaluation.schema import Figure, Figures
+from cod_lightning.evaluation.schema import (
+    Both,
+    Difference,
+    Figure,
+    Figures,
+    ForwardTransfer,
+    Recovery,
+    Regret,
+    StatefulGain,
+    TrainingAdds,
+)
 from cod_lightning.evaluation.suite import ConditionKind
 
-Asked = int
-"""A figure that was asked for, until `Bundle.answered` puts it in its place."""
-Asking = Callable[[Float[np.ndarray, " M"]], Asked]
-"""Asks for the figure sum_m c_m * (mean over packs of column m), by the contrast c."""
-
-
-class Bundle:
-    """Collects figures over the same packs, then estimates them together, from the same resamples.
-
-    Args:
-        packs: Outcomes with the packs, [P], that are the rows of what is added, and with their rules.
-    """
-
-    def __init__(self, packs: Outcomes) -> None:
-        self._row = {pack_id: row for row, pack_id in enumerate(packs.pack_ids)}
-        self._rules = packs.rules
-        self._limits: list[Limits] = []
-        self._values: list[Float[np.ndarray, "P M"]] = []
-        self._contrasts: list[tuple[int, Float[np.ndarray, " M"]]] = []
-
-    def of(self, values: Float[np.ndarray, "P M"], limits: Limits = None) -> Asking:
-        """What asks for figures of these values by pack, with what values there can be. NaN is missing."""
-        first = len(self._limits)
-        self._values.append(values)
-        self._limits += [limits] * values.shape[1]
-
-        def ask(contrast: Float[np.ndarray, " M"]) -> Asked:
-            self._contrasts.append((first, contrast))
-            return len(self._contrasts) - 1
-
-        return ask
-
-    def aligned(self, outcomes: Outcomes, values: Float[np.ndarray, "Q N"]) -> Float[np.ndarray, "P N"]:
-        """Values by another list of packs, in the rows of ours; NaN where a pack is not among theirs."""
-        found = np.full((len(self._row), values.shape[1]), np.nan)
-        for pack_id, row in zip(outcomes.pack_ids, values, strict=True):
-            if pack_id in self._row:
-                found[self._row[pack_id]] = row
-        return found
-
-    def answered(self, asked: Any, seed: int) -> Any:
-        """The same mappings and lists, with each figure in place of what asked for it."""
-        contrasts = np.zeros((len(self._contrasts), len(self._limits)))
-        for statistic, (first, contrast) in enumerate(self._contrasts):
-            contrasts[statistic, first : first + len(contrast)] = contrast
-        values = np.concatenate(self._values, axis=1)
-        found = [
-            one.figure() for one in bootstrap(values, contrasts, rules=self._rules, limits=self._limits, seed=seed)
-        ]
-
-        def place(one: Any) -> Any:
-            if isinstance(one, dict):
-                return {key: place(inner) for key, inner in one.items()}
-            return list(map(place, one)) if isinstance(one, list) else found[one]
-
-        return place(asked)
-
-
 GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
+Estimating = Callable[[Float[np.ndarray, "P M"], Float[np.ndarray, "S M"], Limits], list[Figure]]
+"""Gives the figure sum_m c_m * (mean over packs of column m) for each contrast c, with what values a column can have."""
 
 
 def figures(
@@ -86,94 +39,109 @@ def figures(
     """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
     the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret;
     `best_warm_start` is the control that is the warm start at its best temperature, and that temperature."""
-    bundle, num = Bundle(trained), trained.num_positions
-    mean, each = np.full(num, 1 / num), list(np.eye(num))
+    num = trained.num_positions
+    mean, each = np.full(num, 1 / num), np.eye(num)
     later = np.where(np.arange(num) > 0, 1 / max(1, num - 1), 0.0)
+
+    def estimated(
+        values: Float[np.ndarray, "P M"], contrasts: Float[np.ndarray, "S M"], limits: Limits = None
+    ) -> list[Figure]:
+        found = bootstrap(values, contrasts, rules=trained.rules, limits=limits, seed=seed)
+        return [one.figure() for one in found]
+
+    def one(values: Float[np.ndarray, "P M"], contrast: Float[np.ndarray, " M"], limits: Limits = None) -> Figure:
+        return estimated(values, contrast[None], limits)[0]
+
     sides = {ConditionKind.TRAINED.value: trained, **controls}
-    success = {name: bundle.aligned(one, one.success) for name, one in sides.items()}
-    rewards = {name: bundle.aligned(one, one.rewards) for name, one in sides.items()}
-    over = {name: bundle.of(trained.success - success[name], DIFFERENCE) for name in controls}
-    over_in_reward = {name: bundle.of(trained.rewards - rewards[name]) for name in controls}
-    asked: dict[str, Any] = {
-        "area": {
-            name: {"success": bundle.of(success[name], SHARE)(mean), "reward": bundle.of(rewards[name])(mean)}
-            for name in sides
+    success = {name: _paired(side, side.success, trained) for name, side in sides.items()}
+    rewards = {name: _paired(side, side.rewards, trained) for name, side in sides.items()}
+    over = {name: trained.success - success[name] for name in controls}
+    over_in_reward = {name: trained.rewards - rewards[name] for name in controls}
+    found = Figures(
+        area={name: Both(success=one(success[name], mean, SHARE), reward=one(rewards[name], mean)) for name in sides},
+        whole_packs={
+            name: one(values.min(axis=1, keepdims=True), np.ones(1), SHARE) for name, values in success.items()
         },
-        "whole_packs": {name: bundle.of(success[name].min(axis=1, keepdims=True), SHARE)(np.ones(1)) for name in sides},
-        "differences": {
-            name: {
-                "success": over[name](mean),
-                "reward": over_in_reward[name](mean),
-                "gain": over[name](each[-1] - each[0]),
-                "by_position": list(map(over[name], each)),
-            }
+        differences={
+            name: Difference(
+                success=one(over[name], mean, DIFFERENCE),
+                reward=one(over_in_reward[name], mean),
+                gain=one(over[name], each[-1] - each[0], DIFFERENCE),
+                by_position=estimated(over[name], each, DIFFERENCE),
+            )
             for name in controls
         },
-    }
+        forward_transfer=None,
+        regret=None,
+        recovery=None if changes is None else _recovery(estimated, success, changes),
+        training_adds=None,
+        stateful_gain=None,
+    )
     without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
     if without:
         of_reward = over_in_reward[without]
-        asked["forward_transfer"] = {"success": over[without](later), "reward": of_reward(later)}
-        asked["stateful_gain"] = {"gain_t": list(map(of_reward, each)), "gain": of_reward(mean)}
+        found["forward_transfer"] = ForwardTransfer(
+            control=without, success=one(over[without], later, DIFFERENCE), reward=one(of_reward, later)
+        )
+        found["stateful_gain"] = StatefulGain(
+            source=GAIN_SOURCE,
+            control=without,
+            gain_t=estimated(of_reward, each),
+            gain=one(of_reward, mean),
+            gain_norm=None if r_max is None else _normalised(of_reward, r_max - rewards[without], trained.rules, seed),
+            r_max=r_max,
+        )
     if ConditionKind.ORACLE in controls and r_max is not None:
-        regret = bundle.of(rewards[ConditionKind.ORACLE] - trained.rewards)
-        asked["regret"] = {"mean": regret(mean), "by_position": list(map(regret, each))}
-    offsets = [] if changes is None else list(range(-1, num - min(changes)))
-    if changes is not None:
-        asked["recovery"] = _recovery(bundle, success, changes, offsets)
+        regret = -over_in_reward[ConditionKind.ORACLE]
+        found["regret"] = Regret(mean=one(regret, mean), by_position=estimated(regret, each))
     best, temperature = best_warm_start or ("", 0.0)
     kinds = ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED
     if best and controls.keys() >= set(kinds) and num > 1:
         own, its = (success[a] - success[b] for a, b in zip((ConditionKind.TRAINED, best), kinds, strict=True))
-        parts = {"trained": (own, DIFFERENCE), "warm_start": (its, DIFFERENCE), "difference": (own - its, (-2.0, 2.0))}
-        asked["training_adds"] = {name: bundle.of(*values)(later) for name, values in parts.items()}
+        found["training_adds"] = TrainingAdds(
+            temperature=temperature,
+            trained=one(own, later, DIFFERENCE),
+            warm_start=one(its, later, DIFFERENCE),
+            difference=one(own - its, later, (-2.0, 2.0)),
+        )
     if trained.attempts is not None:
         most = trained.attempts.shape[-1]
         numbers = sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})
-        asked["pass_at"] = {str(k): bundle.of(pass_at(trained.attempts, k), SHARE)(mean) for k in numbers}
+        found["pass_at"] = {str(k): one(pass_at(trained.attempts, k), mean, SHARE) for k in numbers}
+    return found
 
-    found = dict.fromkeys(("forward_transfer", "regret", "recovery", "training_adds", "stateful_gain"))
-    found |= bundle.answered(asked, seed)
-    if found["forward_transfer"] and without:
-        found["forward_transfer"]["control"] = without
-        norm = None if r_max is None else normalised_gain(trained, controls[without], r_max, seed)
-        found["stateful_gain"] |= {"source": GAIN_SOURCE, "control": without, "gain_norm": norm, "r_max": r_max}
-    if found["recovery"]:
-        found["recovery"]["offsets"] = offsets
-    if found["training_adds"]:
-        found["training_adds"]["temperature"] = temperature
-    return found  # pyright: ignore[reportReturnType]
+
+def _paired(side: Outcomes, values: Float[np.ndarray, "Q N"], trained: Outcomes) -> Float[np.ndarray, "P N"]:
+    """Values of one side in the rows of the trained policy's packs; NaN where a pack is not among its own."""
+    row = {pack_id: number for number, pack_id in enumerate(side.pack_ids)}
+    padded = np.vstack([values, np.full(values.shape[1], np.nan)])
+    return padded[[row.get(pack_id, -1) for pack_id in trained.pack_ids]]
 
 
 def _recovery(
-    bundle: Bundle, success: Mapping[str, Float[np.ndarray, "P N"]], changes: Sequence[int], offsets: Sequence[int]
-) -> dict[str, Any]:
+    estimated: Estimating, success: Mapping[str, Float[np.ndarray, "P N"]], changes: Sequence[int]
+) -> Recovery:
     """Success at offsets from the change, of the trained policy and of every control on the same packs."""
-    trained, one = success[ConditionKind.TRAINED], np.ones(1)
-    own = align(trained, changes, offsets)
+    trained = success[ConditionKind.TRAINED]
+    offsets = list(range(-1, trained.shape[1] - min(changes)))
+    own, each = align(trained, changes, offsets), np.eye(len(offsets))
     last = np.where(np.array(changes) < trained.shape[1] - 1, trained[:, -1], np.nan)
-    rows = {name: bundle.of(align(values, changes, offsets), SHARE) for name, values in success.items()}
-    return {
-        "rows": {name: list(map(ask, np.eye(len(offsets)))) for name, ask in rows.items()},
-        "drop": bundle.of((own[:, 1] - own[:, 0])[:, None], DIFFERENCE)(one),
-        "regained": bundle.of((last - own[:, 1])[:, None], DIFFERENCE)(one),
-    }
+    (drop,) = estimated((own[:, 1] - own[:, 0])[:, None], np.eye(1), DIFFERENCE)
+    (regained,) = estimated((last - own[:, 1])[:, None], np.eye(1), DIFFERENCE)
+    rows = {name: estimated(align(values, changes, offsets), each, SHARE) for name, values in success.items()}
+    return Recovery(offsets=offsets, rows=rows, drop=drop, regained=regained)
 
 
-def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:
+def _normalised(
+    gain: Float[np.ndarray, "P N"], room: Float[np.ndarray, "P N"], rules: Sequence[str], seed: int
+) -> Figure | None:
     """(stateful - stateless) / (r_max - stateless), of rewards averaged over positions and packs; None without room above.
 
     Only tasks that both played count. Source: `GAIN_SOURCE`.
     """
-    bundle, num_positions = Bundle(stateful), stateful.num_positions
-    below = r_max - bundle.aligned(stateless, stateless.rewards)
-    gain = stateful.rewards - (r_max - below)
-    room = np.where(np.isnan(gain), np.nan, below)
-    mean, none = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
-    values = np.concatenate([gain, room], axis=1)
-    found = ratio_estimate(
-        values, np.concatenate([mean, none]), np.concatenate([none, mean]), rules=stateful.rules, seed=seed
-    )
+    mean, none = np.full(gain.shape[1], 1 / gain.shape[1]), np.zeros(gain.shape[1])
+    values = np.concatenate([gain, np.where(np.isnan(gain), np.nan, room)], axis=1)
+    found = ratio_estimate(values, np.concatenate([mean, none]), np.concatenate([none, mean]), rules=rules, seed=seed)
     return None if found.known is None else found.figure()
 
 

@@ -13,6 +13,7 @@ may have been missed takes the furthest value there is.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -68,39 +69,42 @@ def bootstrap(
     contrasts: Float[np.ndarray, "S M"],
     *,
     rules: Sequence[str] = (),
-    limits: Sequence[Limits] = (),
+    limits: Limits = None,
     seed: int = 0,
 ) -> tuple[Estimate, ...]:
     """One estimate for each row c of `contrasts`: the statistic sum_m c_m * (mean over packs of values[:, m]).
 
     NaN values are missing: they leave a column's mean, and a contrast needs only the columns with c_m != 0. A resample
     in which such a column is wholly missing does not count. `rules` [P] says which packs hide the same (without it, none do),
-    `limits` [M] what values a column can have.
+    `limits` what values a column can have.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13 (percentiles); Hesterberg, "What Teachers
     Should Know about the Bootstrap" (arXiv 1411.5279; expanded percentiles); Davison and Hinkley, "Bootstrap Methods and their
     Application" (1997), section 3.8 (whole groups are resampled: packs drawn anew within them would count twice).
     """
     means, present, units = _resampled(values, rules, seed)
-    limits = limits or (None,) * values.shape[1]
-    return tuple(
-        _estimate(
-            float(np.dot(position_means(values[:, used]), contrast[used])),
-            means[:, used] @ contrast[used],
-            num=int(present[:, used].any(axis=1).sum()),
-            num_units=len(np.unique(units[present[:, used].any(axis=1)])),
-            limits=_limits(contrast[used], [limits[m] for m in used.nonzero()[0]]),
+    found: list[Estimate] = []
+    for contrast in contrasts:
+        used = contrast != 0
+        there = present[:, used].any(axis=1)
+        ends = None if limits is None else np.sort(np.outer(contrast, limits), axis=1).sum(axis=0).tolist()
+        found.append(
+            _estimate(
+                float(np.dot(position_means(values[:, used]), contrast[used])),
+                means[:, used] @ contrast[used],
+                num=int(there.sum()),
+                num_units=len(np.unique(units[there])),
+                limits=ends,
+            )
         )
-        for contrast, used in zip(contrasts, contrasts != 0, strict=True)
-    )
+    return tuple(found)
 
 
 def position_estimates(
     values: Float[np.ndarray, "P N"], *, rules: Sequence[str] = (), limits: Limits = None, seed: int = 0
 ) -> tuple[Estimate, ...]:
     """The mean at each position."""
-    num_positions = values.shape[1]
-    return bootstrap(values, np.eye(num_positions), rules=rules, limits=(limits,) * num_positions, seed=seed)
+    return bootstrap(values, np.eye(values.shape[1]), rules=rules, limits=limits, seed=seed)
 
 
 def ratio_estimate(
@@ -137,29 +141,28 @@ def _resampled(
 ) -> tuple[Float[np.ndarray, "R M"], Bool[np.ndarray, "P M"], Int[np.ndarray, " P"]]:
     """Column means under multinomial weights of the units; which values are present; which unit, 0 .. n - 1, a pack belongs to:
     that of its rule, or, without rules or where all have one, its own."""
-    rng, present = np.random.default_rng(seed), ~np.isnan(values)
+    present = ~np.isnan(values)
     numbers = {rule: n for n, rule in enumerate(dict.fromkeys(rules))}
     units = np.array([numbers[rule] for rule in rules]) if len(numbers) > 1 else np.arange(len(values))
     num_units = int(units.max()) + 1 if len(units) else 0
     sums, counted = (np.zeros((num_units, values.shape[1])) for _ in range(2))
     np.add.at(sums, units, np.where(present, values, 0.0))
     np.add.at(counted, units, present)
-    offsets, means = num_units * np.arange(_CHUNK)[:, None], []
-    for _ in range(_RESAMPLES // _CHUNK):
-        drawn = rng.integers(num_units, size=(_CHUNK, num_units)) + offsets
-        weights = np.bincount(drawn.ravel(), minlength=_CHUNK * num_units).reshape(_CHUNK, num_units).astype(np.float64)
+    means = []
+    for drawn in _weights(num_units, seed):
+        weights = drawn.astype(np.float64)
         counts = weights @ counted
         means.append(np.where(counts > 0, weights @ sums / np.maximum(counts, 1), np.nan))
     return np.concatenate(means), present, units
 
 
-def _limits(contrast: Float[np.ndarray, " M"], limits: Sequence[Limits]) -> Limits:
-    """The least and the largest value of a contrast."""
-    known = [one for one in limits if one is not None]
-    if len(known) < len(contrast):
-        return None
-    ends = np.sort(contrast[:, None] * np.array(known), axis=1).sum(axis=0)
-    return float(ends[0]), float(ends[1])
+@lru_cache(maxsize=1)
+def _weights(num_units: int, seed: int) -> list[Int[np.ndarray, "C n"]]:
+    """How often each resample draws each of the units, chunk by chunk; many figures are of the same resamples."""
+    rng, offsets = np.random.default_rng(seed), num_units * np.arange(_CHUNK)[:, None]
+    drawn = (rng.integers(num_units, size=(_CHUNK, num_units)) + offsets for _ in range(_RESAMPLES // _CHUNK))
+    counts = (np.bincount(one.ravel(), minlength=_CHUNK * num_units) for one in drawn)
+    return [one.astype(np.uint16).reshape(_CHUNK, num_units) for one in counts]
 
 
 def _estimate(mean: float, resampled: Float[np.ndarray, " R"], *, num: int, num_units: int, limits: Limits) -> Estimate:

@@ -21,46 +21,37 @@ class PositionMetrics(Metric):
 
     full_state_update = False
     is_differentiable = False
-    reward_sum: Float[Tensor, " M"]
-    success_sum: Float[Tensor, " M"]
-    count: Float[Tensor, " M"]
-    parse_sum: Float[Tensor, ""]
-    parse_count: Float[Tensor, ""]
-    num_lifecycles: Float[Tensor, ""]
-    repeat_sum: Float[Tensor, ""]
-    repeat_count: Float[Tensor, ""]
+    solves: Float[Tensor, "M 3"]
+    """By position: sums of rewards and of successes, number of solve episodes."""
+    totals: Float[Tensor, "5"]
+    """Contexts that parsed, updates; tasks solved of those that were asked again, those; lifecycles."""
     num_positions: Float[Tensor, ""]
 
     def __init__(self, max_positions: int = 256) -> None:
         super().__init__()
         self.max_positions = max_positions
-        for name in ("reward_sum", "success_sum", "count"):
-            self.add_state(name, torch.zeros(max_positions, dtype=torch.float64), dist_reduce_fx="sum")
-        for name in ("parse_sum", "parse_count", "num_lifecycles", "repeat_sum", "repeat_count"):
-            self.add_state(name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("num_positions", torch.zeros((), dtype=torch.float64), dist_reduce_fx="max")
+        for name, shape, over_ranks in (
+            ("solves", (max_positions, 3), "sum"),
+            ("totals", (5,), "sum"),
+            ("num_positions", (), "max"),
+        ):
+            self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx=over_ranks)
 
     def update(self, lifecycles: Sequence[Lifecycle]) -> None:
         """Count these lifecycles; episodes without a reward are left out."""
         longest = max((len(lifecycle.solves) for lifecycle in lifecycles), default=0)
         if longest > self.max_positions:
             raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
-        sums = [[0.0] * self.max_positions for _ in range(3)]
+        sums = [[0.0, 0.0, 0.0] for _ in range(self.max_positions)]
         for solve in (solve for life in lifecycles for solve in life.solves):
             if solve.reward is not None:
-                for row, value in zip(sums, (solve.reward, float(bool(solve.success)), 1.0), strict=True):
-                    row[solve.position] += value
-        rewards, successes, counts = torch.tensor(sums, dtype=torch.float64, device=self.count.device)
-        self.reward_sum += rewards
-        self.success_sum += successes
-        self.count += counts
+                own = (solve.reward, float(bool(solve.success)), 1.0)
+                sums[solve.position] = [total + value for total, value in zip(sums[solve.position], own, strict=True)]
         parsed = [e.success for lifecycle in lifecycles for e in lifecycle.updates if e.success is not None]
-        self.parse_sum += sum(parsed)
-        self.parse_count += len(parsed)
         repeated = [e.success for life in lifecycles for e in life.solves if e.repeat and e.success is not None]
-        self.repeat_sum += sum(repeated)
-        self.repeat_count += len(repeated)
-        self.num_lifecycles += len(lifecycles)
+        totals = [sum(parsed), len(parsed), sum(repeated), len(repeated), len(lifecycles)]
+        self.solves += torch.tensor(sums, dtype=torch.float64, device=self.solves.device)
+        self.totals += torch.tensor(totals, dtype=torch.float64, device=self.totals.device)
         self.num_positions = self.num_positions.clamp_min(longest)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> "PositionMetrics":
@@ -74,18 +65,18 @@ class PositionMetrics(Metric):
         minus the first position), `context_parse_rate` of updates, `lifecycles`, those that failed included, and, where packs ask
         for the same again, `success/repeated` and, of tasks that are unlike all earlier ones of their pack, `success/new`.
         """
-        num = int(self.num_positions)
-        counts = self.count[:num]
-        success = (self.success_sum[:num] / counts).tolist()
-        columns = {"reward": (self.reward_sum[:num] / counts).tolist(), "success": success, "num": counts.tolist()}
+        rewards, successes, counts = self.solves[: int(self.num_positions)].T
+        parsed, updates, solved_again, repeats, lifecycles = self.totals.tolist()
+        success = (successes / counts).tolist()
+        columns = {"reward": (rewards / counts).tolist(), "success": success, "num": counts.tolist()}
         named = {f"{name}/position_{n}": value for name, values in columns.items() for n, value in enumerate(values)}
         named["cod_gain"] = success[-1] - success[0] if success else math.nan
-        named["context_parse_rate"] = float(self.parse_sum / self.parse_count)
-        named["lifecycles"] = float(self.num_lifecycles)
-        if repeats := float(self.repeat_count):
-            named["success/repeated"] = float(self.repeat_sum) / repeats
+        named["context_parse_rate"] = parsed / updates if updates else math.nan
+        named["lifecycles"] = lifecycles
+        if repeats:
+            named["success/repeated"] = solved_again / repeats
             if others := float(counts.sum()) - repeats:
-                named["success/new"] = float(self.success_sum.sum() - self.repeat_sum) / others
+                named["success/new"] = (float(successes.sum()) - solved_again) / others
         return {name: value for name, value in named.items() if not math.isnan(value)}
 
 

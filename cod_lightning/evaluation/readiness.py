@@ -4,9 +4,10 @@ import copy
 from dataclasses import replace
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, Vocabulary, beside
+from cod_lightning.envs.base import TextEnv, Variants, Vocabulary, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.provided_contexts import check_oracle
+from cod_lightning.evaluation.references import has_reference
 from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
@@ -27,12 +28,11 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
         see_sentences(suite.env, mechanism, chat, f"data.suites.{suite.name}.env")
     _check_words(settled, settled.env, first, mechanism, chat)
     if settled.controls is None:
-        missing = {control for control in DEFAULT_CONTROLS if _lacking(settled.env, first, control)}
-        return replace(settled, controls=tuple(c for c in DEFAULT_CONTROLS if c not in missing))
+        return replace(settled, controls=tuple(c for c in DEFAULT_CONTROLS if has_reference(settled.env, first, c)))
     controls = tuple(map(ConditionKind, settled.controls))
     for control in controls:
-        if kind := _lacking(settled.env, first, control):
-            expected = f"a world with a {kind} reference, not {settled.env.name}"
+        if not has_reference(settled.env, first, control):
+            expected = f"a world with a {control.reference} reference, not {settled.env.name}"
             raise ConfigError(f"data.suites.{suite.name}.controls", control, expected, f"Leave {control} out.")
     if ConditionKind.ORACLE_CONTEXT in controls:
         key, remedy = f"data.suites.{suite.name}.controls", "Leave oracle_context out of the suite's controls."
@@ -40,17 +40,6 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     remembers = beside(settled.env, Variants).without_world_memory() is not settled.env
     kept = tuple(c for c in controls if c is not ConditionKind.NO_WORLD_MEMORY or remembers)
     return replace(settled, controls=kept)
-
-
-def _lacking(world: TextEnv, pack: Pack, control: ConditionKind) -> Reference | None:
-    """The reference that the control needs and the world has not."""
-    if (kind := control.reference) is None:
-        return None
-    try:
-        beside(world, Players).reference(kind, pack)
-    except NotImplementedError:
-        return kind
-    return None
 
 
 def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:

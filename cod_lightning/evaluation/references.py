@@ -72,6 +72,16 @@ def play_reference(
         yield lives[0] if len(lives) == 1 else _joined(lives, pack, outline(program, len(pack), mechanism.updates))
 
 
+def has_reference(world: TextEnv, pack: Pack, kind: ConditionKind) -> bool:
+    """Whether the world has the reference that this condition needs, if it needs one."""
+    try:
+        if kind.reference is not None:
+            beside(world, Players).reference(kind.reference, pack)
+    except NotImplementedError:
+        return False
+    return True
+
+
 def _joined(parts: Sequence[Lifecycle], pack: Pack, steps: Sequence[OutlineStep]) -> Lifecycle:
     """The lifecycles of a pack's parts as one through the whole pack."""
     played, first = dict[tuple[EpisodeKind, int], Episode](), 0

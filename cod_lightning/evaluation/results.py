@@ -10,7 +10,7 @@ import numpy as np
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.figures import figures
-from cod_lightning.evaluation.intervals import SHARE, bootstrap
+from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import (
     Difference,
@@ -51,7 +51,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
     ends = outcomes.success[:, [0, -1]]
-    (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=(SHARE, SHARE), seed=seed)
+    (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=SHARE, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
     warm_starts = [one for one in played if one.condition.kind is ConditionKind.WARM_START]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
@@ -144,9 +144,9 @@ def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
 
 
 def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
-    num, values = outcomes.num_positions, np.concatenate([outcomes.rewards, outcomes.success], axis=1)
-    limits = [None] * num + [SHARE] * num
-    estimates = bootstrap(values, np.eye(2 * num), rules=outcomes.rules, limits=limits, seed=seed)
+    rewards = position_estimates(outcomes.rewards, rules=outcomes.rules, seed=seed)
+    successes = position_estimates(outcomes.success, rules=outcomes.rules, limits=SHARE, seed=seed)
+    num = outcomes.num_positions
     wrong = np.full(num, np.nan) if outcomes.malformed is None else position_means(outcomes.malformed)
     return [
         PositionRecord(
@@ -157,7 +157,7 @@ def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
             n=reward.num,
             malformed=None if np.isnan(malformed) else float(malformed),
         )
-        for reward, success, malformed in zip(estimates[:num], estimates[num:], wrong, strict=True)
+        for reward, success, malformed in zip(rewards, successes, wrong, strict=True)
     ]
 
 

@@ -7,10 +7,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from cod_lightning.errors import DataError
 from cod_lightning.rollout import transcript
@@ -28,52 +29,43 @@ class LifecycleFile:
     left_out: Counter[str] = field(default_factory=Counter)
     """Lines that could not be read, by reason."""
     num_unread: int = 0
-    """Lines that `spread` passed over."""
+    """Lines that were passed over, since the file is large."""
 
     @property
     def label(self) -> str:
         """What was played, as in `train`, `validation` or `test_SUITE_CONDITION`."""
         return self.path.name.removesuffix(".jsonl")
 
-    def spread(self, most_bytes: int) -> Iterator[PlayedGroup]:
-        """All groups of a file that is no larger; else of a larger one as many whole groups as that, taken evenly."""
-        size, self.num_unread = self.path.stat().st_size, 0
-        if size <= most_bytes:
-            yield from self.groups()
-            return
-        share = most_bytes / size
-        for place, (begin, end, num_lines) in enumerate(self._runs()):
-            if math.floor(place * share) != math.floor((place - 1) * share):
-                yield from self.groups(max(0, begin - 1), end)
-            else:
-                self.num_unread += num_lines
-
-    def _runs(self) -> Iterator[tuple[int, int, int]]:
-        """Begin, end and number of the lines that stand together for one step and pack: a group, or the same one played again."""
-        begin, end, num_lines, latest = 0, 0, 0, None
-        with self.path.open("rb") as file:
-            for line in file:
-                head = _HEAD.match(line)
-                own = None if head is None else head.groups()
-                if num_lines and own != latest:
-                    yield begin, end, num_lines
-                    begin, num_lines = end, 0
-                latest, end, num_lines = own, end + len(line), num_lines + bool(line.strip())
-        if num_lines:
-            yield begin, end, num_lines
-
-    def groups(self, begin: int = 0, end: int | None = None) -> Iterator[PlayedGroup]:
+    def groups(self, most_bytes: int | None = None) -> Iterator[PlayedGroup]:
         """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes.
 
-        With `begin` or `end`, those of the whole lines between these bytes.
+        Of a file that is larger than `most_bytes` as many whole groups as that, taken evenly.
         """
+        size = self.path.stat().st_size
+        share = 1.0 if most_bytes is None or size <= most_bytes else most_bytes / size
+        with self.path.open("rb") as file:
+            yield from self._joined(self._spread(filter(bytes.strip, file), share))
+
+    def between(self, begin: int, end: int) -> Iterator[PlayedGroup]:
+        """Groups of the lines that begin between these bytes."""
         with self.path.open("rb") as file:
             if begin:
                 file.seek(begin)
                 file.readline()
-            within = iter(file.readline, b"") if end is None else _up_to(file, end)
-            found = (self._read(line) for line in within if line.strip())
-            yield from transcript.joined(one for one in found if one is not None)
+            lines = takewhile(lambda line: file.tell() - len(line) < end, iter(file.readline, b""))
+            yield from self._joined(filter(bytes.strip, lines))
+
+    def _spread(self, lines: Iterable[bytes], share: float) -> Iterator[bytes]:
+        """That share of the lines, taken evenly; those of one step and pack that stand together stay together."""
+        self.num_unread = 0
+        for place, (_, run) in enumerate(groupby(lines, lambda line: (head := _HEAD.match(line)) and head.groups())):
+            if math.floor(place * share) != math.floor((place - 1) * share):
+                yield from run
+            else:
+                self.num_unread += sum(1 for _ in run)
+
+    def _joined(self, lines: Iterable[bytes]) -> Iterator[PlayedGroup]:
+        return transcript.joined(one for one in map(self._read, lines) if one is not None)
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         try:
@@ -88,8 +80,3 @@ class LifecycleFile:
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None
-
-
-def _up_to(file: BinaryIO, end: int) -> Iterator[bytes]:
-    while file.tell() < end and (line := file.readline()):
-        yield line

@@ -30,7 +30,7 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
     for index, run in enumerate(runs):
         for file in run.files:
             logprobs = LogprobFile.beside(file.path) if is_training(file) else None
-            played = file.spread(math.ceil(share * file.path.stat().st_size))
+            played = file.groups(math.ceil(share * file.path.stat().st_size))
             before = len(shelf.lifecycles)
             for group in played:
                 try:

@@ -42,8 +42,8 @@ async def play(
                 program.exception()  # seen
     if recorder.fault is not None:
         raise recorder.fault
-    if recorder.full or recorder.spent:
-        return "The policy's window is full." if recorder.full else f"All {most} turns are used up.", None
+    if recorder.limit:
+        return recorder.limit, None
     feedback, reward = await program
     check_reward(float(reward), env)
     return checked_text(feedback, env), float(reward)

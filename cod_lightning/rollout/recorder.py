@@ -47,12 +47,12 @@ class Recorder:
         self.turns = turns
         self.fault: BaseException | None = None
         """What ended the task from this side: of the engine, or of what the program said."""
-        self.full = self.spent = False
-        """Whether the policy's window is full, and whether all turns were asked for."""
+        self.limit = ""
+        """The limit that ended the task, in words; empty where none did."""
         self.ended = asyncio.Event()
         """Set when the task can go on no more."""
         self._dialogue = AskedDialogue(sampler, identity)
-        self._turn, self._waiting, self._running = asyncio.Lock(), 0, set[asyncio.Task[Any]]()
+        self._turn, self._running = asyncio.Lock(), set[asyncio.Task[Any]]()
 
     async def chat(self, request: ChatRequest) -> Reply:
         """Answer a chat request. Raises `BadRequest` and `Closed`."""
@@ -102,18 +102,17 @@ class Recorder:
 
     async def _in_turn(self, answered: Callable[[], Awaitable[Any]]) -> Any:
         """The answer, after those to earlier requests."""
-        if self._waiting >= MOST_WAITING:
+        if len(self._running) >= MOST_WAITING:
             raise BadRequest(f"more than {MOST_WAITING} requests of one task at a time")
         task = asyncio.current_task()
         assert task is not None
-        self._waiting += 1
         self._running.add(task)
         try:
             async with self._turn:
                 if self.ended.is_set():
                     raise Closed
                 if len(self.turns) >= self.most_turns:
-                    self.spent = True
+                    self.limit = f"All {self.most_turns} turns are used up."
                     self.ended.set()
                     raise Closed
                 return await answered()
@@ -125,7 +124,6 @@ class Recorder:
                 self.ended.set()
             raise Closed from error
         finally:
-            self._waiting -= 1
             self._running.discard(task)
 
     def _with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,7 +139,7 @@ class Recorder:
         turn = await self._dialogue.turn(most_tokens)
         self.turns.append(turn)
         if turn.stop is StopReason.WINDOW:
-            self.full = True
+            self.limit = "The policy's window is full."
             self.ended.set()
             raise Closed
         return turn

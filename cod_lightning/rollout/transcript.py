@@ -38,16 +38,10 @@ SCHEMA = 2
 
 def dump(group: Group, *, step: int = 0) -> list[str]:
     """One line, without its newline, for each lifecycle; `step` says when it was played."""
-    pack = {
-        "id": group.pack.id,
-        "split": group.pack.split.value,
-        "world_seed": group.pack.world_seed,
-        "tasks": [
-            {"id": task.id, "seed": task.seed, "spec": plain(task.spec), "repeat": task.repeat}
-            | ({} if task.max_turns is None else {"max_turns": task.max_turns})
-            for task in group.pack.tasks
-        ],
-    } | ({} if group.pack.context is None else {"context": group.pack.context})
+    pack = plain(group.pack)
+    for record, name in ((pack, "context"), *((task, "max_turns") for task in pack["tasks"])):
+        if record[name] is None:
+            del record[name]
     lines: list[str] = []
     for lifecycle in group.lifecycles:
         episodes = [episode_record(episode) for episode in lifecycle.episodes]

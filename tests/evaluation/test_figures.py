@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from cod_lightning.evaluation.figures import Bundle, figures
-from cod_lightning.evaluation.intervals import bootstrap, position_estimates
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.intervals import bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes
 from tests.cases import each
 
@@ -162,16 +162,6 @@ def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others()
     found = figures(TRAINED, {"blanked_context": broken})
     assert found["differences"]["blanked_context"]["success"] == {"mean": None, "ci95": None, "n": 0}
     assert found["area"]["trained"] == FOUND["area"]["trained"] or found["area"]["trained"]["success"]["mean"]
-
-
-def test_a_bundle_gives_each_figure_its_own_columns_and_puts_it_in_its_place() -> None:
-    values = np.random.default_rng(0).random((30, 3))
-    bundle = Bundle(Outcomes(rewards=values, success=values, pack_ids=tuple(map(str, range(30)))))
-    first, second = bundle.of(values), bundle.of(10 * values)
-    asked = {"each": [second(np.eye(3)[n]) for n in range(3)], "sum": first(np.ones(3))}
-    found = bundle.answered(asked, seed=1)
-    assert [one["mean"] for one in found["each"]] == pytest.approx([10 * e.mean for e in position_estimates(values)])
-    assert found["sum"]["mean"] == pytest.approx(values.mean(axis=0).sum())
 
 
 def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_by_pack() -> None:

@@ -160,7 +160,7 @@ def test_pairs_that_all_agree_have_an_interval_on_both_sides_and_few_rules_a_wid
     assert found.low == -found.high < 0
     (few,) = position_estimates(values, rules=["a", "b", "c", "d"] * 10, limits=DIFFERENCE)
     assert few.high == pytest.approx(1 - 0.025**0.25)
-    low, high = bootstrap(np.ones((9, 2)), np.array([[-1.0, 1.0]]), limits=[SHARE, SHARE])[0].ci95 or (0, 0)
+    low, high = bootstrap(np.ones((9, 2)), np.array([[-1.0, 1.0]]), limits=SHARE)[0].ci95 or (0, 0)
     assert low == -high < 0
 
 

@@ -166,8 +166,8 @@ def test_counts_of_a_metric_do_not_take_part_in_a_cast():
     holder.metric = PositionMetrics()
     holder.to(torch.bfloat16)
     holder.metric.reset()
-    assert holder.metric.count.dtype == holder.metric.num_lifecycles.dtype == torch.float64
-    assert holder.to("meta").metric.count.device.type == "meta"
+    assert holder.metric.solves.dtype == holder.metric.totals.dtype == torch.float64
+    assert holder.to("meta").metric.solves.device.type == "meta"
 
 
 def test_gradients_of_weights_that_are_rounded_stochastically_add_up_in_float32(tmp_path):

@@ -29,7 +29,7 @@ def test_of_a_larger_file_whole_groups_are_read_and_a_pack_that_was_played_again
     played = [group("a", [[True, False], [False, True]])] * 8
     lines = [line for step, one in enumerate(played) for line in transcript.dump(one, step=step)]
     file = _write(tmp_path / "x.jsonl", *lines)
-    kept = list(file.spread(file.path.stat().st_size // 2))
+    kept = list(file.groups(file.path.stat().st_size // 2))
     assert [one.step for one in kept] == [0, 3, 5, 7]
     assert {len(one.group.lifecycles) for one in kept} == {2}
     assert file.num_unread == 8
