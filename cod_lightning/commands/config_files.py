@@ -3,7 +3,7 @@
     fit --config quickstart --model.loss GSPO env=levers --model.lr 1e-4
 
 1. `keys_of` splits the line into keys and values.
-2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`composition.py`).
+2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`shipped.py`).
 3. Configs, then typed classes (`--model.loss GSPO`) and lists, are merged; a class of another name replaces the one before.
 4. The line becomes `fit --config /tmp/.../quickstart.yaml --model.lr=1e-4`; jsonargparse parses and checks every key and value.
 
@@ -20,8 +20,17 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.composition import below_init_args, composed, overlaid
-from cod_lightning.commands.shipped import CLASS_KEYS, config_folder, config_names, files_of, groups, import_named
+from cod_lightning.commands.shipped import (
+    CLASS_KEYS,
+    below_init_args,
+    composed,
+    config_folder,
+    config_names,
+    files_of,
+    groups,
+    import_named,
+    overlaid,
+)
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import parsed, read_config
