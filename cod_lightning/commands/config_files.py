@@ -31,7 +31,7 @@ from cod_lightning.commands.shipped import (
     import_named,
     overlaid,
 )
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
 from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import parsed, read_config
 
@@ -155,8 +155,8 @@ def _read(value: str) -> Any:
     except yaml.YAMLError:
         return value
     except (ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError("command line", f"{value:.60} ...", "a value that a config can hold", f"{said}.") from error
+        remedy = f"{in_a_line(error)}."
+        raise ConfigError("command line", f"{value:.60} ...", "a value that a config can hold", remedy) from error
 
 
 # ---------------------------------------------------------------------- configs
@@ -212,8 +212,7 @@ def read_yaml(path: Path, key: str, name: object) -> Any:
     try:
         return read_config(path)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
+        raise ConfigError(key, name, "a YAML file", f"Correct it: {in_a_line(error)}.") from error
 
 
 def _with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:

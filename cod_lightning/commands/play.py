@@ -185,7 +185,10 @@ class Person(Audience, TextPolicy):
             if not self.solved:
                 self._begin(rules)
         self.console.print(panel("you see", readable(messages[-1].content)))
-        typed = _one_of(self.forms, _in_form(self._response(), rules))
+        line = ""
+        while not line.strip():
+            line = self.read("your answer> ")
+        typed = _one_of(self.forms, _in_form(line, rules))
         wants_tags = "<answer>" in rules or self.tools or not rules.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
@@ -197,12 +200,6 @@ class Person(Audience, TextPolicy):
         bare = "The answer by itself is enough, without reasoning or tags."
         answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else bare
         self.console.print(panel("what you type", answers))
-
-    def _response(self) -> str:
-        """The first line that is not empty."""
-        while not (line := self.read("your answer> ")).strip():
-            pass
-        return line
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Lines up to an empty one; nothing at all keeps the old context."""

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
 
 CLASS_KEYS = {
     "env": "data.env",
@@ -110,8 +110,8 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split()).rstrip(".")
-        raise ConfigError("--config", path, "a config that Hydra can compose", f"{said}.") from error
+        remedy = f"{in_a_line(error).rstrip('.')}."
+        raise ConfigError("--config", path, "a config that Hydra can compose", remedy) from error
     return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
 
 
