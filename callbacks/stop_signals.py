@@ -34,8 +34,9 @@ class StopSignals(Callback, RolloutObserver):
     Lightning's own handlers are replaced: they broadcast and save from within the handler, so in the middle of an update.
     """
 
-    def __init__(self, checkpoint: RunCheckpoint | None = None) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, checkpoint: RunCheckpoint | None = None, again: bool = False) -> None:
+        """`checkpoint` saves; `again`: the same command goes on by itself."""
+        self.checkpoint, self.again = checkpoint, again
         self.received = 0
         """Number of the signal that this rank or another one got; 0 where there was none."""
         self._at = 0.0
@@ -116,7 +117,7 @@ class StopSignals(Callback, RolloutObserver):
         self.stop_if_asked()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """From here on an update may be under way; a warm start is begun anew and has none to finish."""
+        """From here on an update may be under way."""
         self._handle()
         self._exact = find_runner(trainer) is not None
         self._interruptible = not self._exact
@@ -152,8 +153,8 @@ class StopSignals(Callback, RolloutObserver):
         name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
         if not folder or not self._exact or not folder.newest_first():
             return f"Stopped by {name}. To go on: the same command again."
-        done = f"after update {self._trainer.global_step}"
-        return f"Stopped by {name} {done}. To go on: the same command with --ckpt_path {folder.last}"
+        how = "again" if self.again else f"with --ckpt_path {folder.last}"
+        return f"Stopped by {name} after update {self._trainer.global_step}. To go on: the same command {how}"
 
 
 @contextmanager

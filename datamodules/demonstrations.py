@@ -8,8 +8,7 @@ update has taken in.
 import asyncio
 import copy
 import random
-from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from textwrap import shorten
 from typing import Any
 
@@ -23,7 +22,7 @@ from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program, Written
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, collate
+from cod_lightning.objective.batch import collate
 from cod_lightning.ranges import Count
 from cod_lightning.ranks import share
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
@@ -32,10 +31,11 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.player import Player
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.stream import SizedItems
+from cod_lightning.training.stream import Rollout, TrainStream
 from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split, Task
 
 _LOOKED_AT = 16
@@ -77,6 +77,9 @@ class DemonstrationDataModule(ItemDataModule):
         self.packs_per_update = min(packs_per_update, num_packs)
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
         self._words = None if words is None else tuple(words)
+        self.runner = RolloutRunner(ScriptedEngine(lambda *_: "", lambda _: (), stop_id=0))
+        """Reports updates; demonstrations are no rollouts, and it has nothing to sample."""
+        self._kept: dict[int, Group] = {}
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
         """As ever, or the words of the run in whose vocabulary another environment is demonstrated."""
@@ -125,26 +128,36 @@ class DemonstrationDataModule(ItemDataModule):
         longest = max(turns, key=lambda turn: len(turn.action_ids))
         return len(longest.action_ids) - 1, f"the tokens of a demonstrated response ({shorten(longest.response, 80)!r})"
 
-    def train_dataloader(self) -> SizedItems:
-        """One item = one optimizer update."""
-        return SizedItems(self._batches, self.num_updates)
+    def state_dict(self) -> dict[str, Any]:
+        """The updates to come."""
+        return self.stream.saved()
 
-    def _batches(self) -> Iterator[Batch]:
-        kept: dict[int, Group] = {}
-        once = self.num_packs >= self.num_updates * self.packs_per_update
-        order: list[int] = []
-        shuffler = random.Random(derive_seed("demonstration order", self.seed))
-        for _ in range(self.num_updates):
-            if len(order) < self.packs_per_update:
-                order = list(range(self.num_packs))
-                shuffler.shuffle(order)
-            chosen = share([order.pop() for _ in range(self.packs_per_update)])
-            kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
-            groups = [kept.pop(index) if once else kept[index] for index in chosen]
-            places = {group.pack.id: g for g, group in enumerate(groups)}
-            yield collate(
-                segments_of(groups), episode_table(list(map(facts_of, groups))), places, pad_id=self.chat.pad_id
-            )
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with them."""
+        self.stream.restore(state_dict)
+
+    @cached_property
+    def stream(self) -> TrainStream:
+        """Its items are updates; each is a rollout of its own."""
+        return TrainStream(self._demonstrated, self.num_updates, 1, self.runner)
+
+    def train_dataloader(self) -> TrainStream:
+        """One item = one optimizer update."""
+        return self.stream
+
+    def _demonstrated(self, update: int, _: int) -> Rollout:
+        """What an update learns from, by its number."""
+        a_pass = self.num_packs // self.packs_per_update
+        order = _order(self.seed, self.num_packs, update // a_pass)
+        first = update % a_pass * self.packs_per_update
+        indices = share(order[first : first + self.packs_per_update])
+        kept, once = self._kept, self.num_updates <= a_pass
+        kept |= {index: self._demonstrate(index) for index in indices if index not in kept}
+        groups = [kept.pop(index) if once else kept[index] for index in indices]
+        places = {group.pack.id: g for g, group in enumerate(groups)}
+        table = episode_table(list(map(facts_of, groups)))
+        batch = collate(segments_of(groups), table, places, pad_id=self.chat.pad_id)
+        return Rollout(batch=batch, shares=[range(len(groups))], num_packs=len(groups))
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""
@@ -173,6 +186,17 @@ class DemonstrationDataModule(ItemDataModule):
             max_new_tokens=self._most,
             seed=self.seed,
         )
+
+
+@lru_cache(maxsize=1)
+def _order(seed: int, num_packs: int, number: int) -> list[int]:
+    """Packs in the order of a pass over all, the passes before it drawn as well."""
+    shuffler = random.Random(derive_seed("demonstration order", seed))
+    order: list[int] = []
+    for _ in range(number + 1):
+        order = list(range(num_packs))
+        shuffler.shuffle(order)
+    return order[::-1]  # taken from the end
 
 
 class _Demonstrating(Agent):

@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.table import EpisodeTable, kind_id
+from cod_lightning.errors import DataError
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_terms
@@ -343,8 +343,7 @@ class GRPOModule(PolicyModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
-        checkpoint["cod_lightning"] = {
-            "version": __version__,
+        checkpoint["cod_lightning"] |= {
             "updates_since_sync": self.updates_since_sync,
             "latest": dict(self.latest),
             "num_moved": self.num_moved,
@@ -355,6 +354,8 @@ class GRPOModule(PolicyModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
+        if "latest" not in kept:
+            raise DataError("ckpt_path holds a warm start under way, no `fit`. Use a checkpoint of a `fit` run.")
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
         self.num_moved = kept.get("num_moved", 1)  # earlier versions did not count
         if self.critic_at_work is not None and "critic" in checkpoint:

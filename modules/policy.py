@@ -19,6 +19,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
 from cod_lightning.files import without_link
@@ -92,7 +93,8 @@ class PolicyModule(L.LightningModule):
         return weights
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """What an adapter is on."""
+        """Who wrote it, and what an adapter is on."""
+        checkpoint["cod_lightning"] = {"version": __version__}
         if self.policy.base is not None:
             checkpoint["base"] = asdict(self.policy.base)
 

@@ -171,6 +171,7 @@ class CodCLI(LightningCLI):
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config: Any = self.config
         check_harmless(self.asked)
+        self.again = config.get("ckpt_path") == AUTO
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         check_trainer(config.trainer, self.action)
         settle_strategy(config.trainer)
@@ -217,7 +218,7 @@ class CodCLI(LightningCLI):
             callbacks += [
                 RunConfig(resolved, self.root),
                 checkpoint,
-                StopSignals(checkpoint),
+                StopSignals(checkpoint if "ckpt_path" in config else None, self.again),
             ]
         else:
             callbacks.append(StopSignals())

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +18,10 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.cache import class_paths, made_once, sources
+from cod_lightning.checkpoints.folder import AUTO
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
+from cod_lightning.commands.parser import Options
 from cod_lightning.commands.shipped import overlaid
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.modules.policy import OptimizerName
@@ -29,6 +32,7 @@ _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
 _MOST_DIGESTED = 2**26
 """Bytes of a file whose content decides, and not its time."""
+_GOES_ON: Options = {"ckpt_path": (str | None, None, "Where one that was stopped goes on.")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,8 @@ def config_of(run: Mapping[str, Any], words: Sequence[str] | None = None) -> dic
         "seed_everything": run["seed_everything"],
         "torch_threads": run["torch_threads"],
         "overwrite": True,
+        "checkpoint_every": -(-asked["num_updates"] // 4),  # of a large model each takes seconds
+        "keep_checkpoints": 1,
         "model": {
             "policy": overlaid(policy, asked["policy"] or {}),
             **{key: value for key, value in asked.items() if key not in apart},
@@ -116,7 +122,9 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
         run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
-        save_policy(started([*argv, "--trainer.default_root_dir", str(run_folder)], action="fit"), folder)
+        own = [*argv, "--trainer.default_root_dir", str(run_folder), "--ckpt_path", AUTO]
+        save_policy(started(own, action="fit", options=_GOES_ON), folder)
+        shutil.rmtree(run_folder / "checkpoints", ignore_errors=True)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         made.append(folder)
 

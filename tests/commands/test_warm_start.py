@@ -1,5 +1,8 @@
 """A warm start is a phase of its run: it has what the run has, but for what `warm_start` says."""
 
+import csv
+import os
+import signal
 from dataclasses import asdict
 
 import pytest
@@ -10,6 +13,7 @@ from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import overlaid
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.errors import Stopped
 from cod_lightning.modules import GRPOModule, WarmStartModule
 
 RUN = {
@@ -86,6 +90,53 @@ def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypat
     assert "warm start: cached in" in capsys.readouterr().err
     assert made("--data.group_size", "4") == made()
     assert (notebook / "model.safetensors").is_file()
+
+
+class Dies(Exception):
+    pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_that_is_stopped_or_dies_goes_on_and_ends_as_if_it_had_not(dies, tmp_path, monkeypatch, capsys):
+    argv = ["--config", "smoke", "--warm_start.num_updates", "9", "--warm_start.num_packs", "8"]
+    argv = expand([*argv, "--trainer.default_root_dir", str(tmp_path / "run")]).argv
+    update, stop_before = WarmStartModule.training_step, []
+    done = []
+
+    def counted(self, batch, number):
+        done.append(number)
+        if self.trainer.global_step in stop_before:
+            stop_before.clear()
+            if dies:
+                raise Dies
+            os.kill(os.getpid(), signal.SIGTERM)
+        update(self, batch, number)
+
+    def made(cache):
+        monkeypatch.setenv("COD_LIGHTNING_CACHE", str(cache))
+        run = start(TrainCLI, GRPOModule, RolloutDataModule, argv, "warm_start")
+        done.clear()
+        run.make_warm_start([])
+        (metrics,) = cache.glob("warm_start/*.run/metrics.csv")
+        return (run.warm_start_folder / "model.safetensors").read_bytes(), metrics.read_text()
+
+    monkeypatch.setattr(WarmStartModule, "training_step", counted)
+    unbroken = made(tmp_path / "unbroken")
+    stop_before.append(5)
+    with pytest.raises(Dies if dies else Stopped):
+        made(tmp_path / "broken")
+    broken = made(tmp_path / "broken")
+    assert done == list(range(3 if dies else 6, 9)), "a checkpoint at every third update, or where it was stopped"
+    assert broken[0] == unbroken[0]
+    assert untimed(broken[1]) == untimed(unbroken[1])
+    assert not list(tmp_path.glob("*/warm_start/*.run/checkpoints"))
+
+
+def untimed(metrics):
+    return [
+        {key: value for key, value in row.items() if "time" not in key} for row in csv.DictReader(metrics.splitlines())
+    ]
 
 
 def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_path):

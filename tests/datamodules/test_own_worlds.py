@@ -122,4 +122,4 @@ def test_a_mechanism_whose_words_are_no_tuple_is_refused():
 def test_a_demonstrator_that_raises_is_named_with_its_line():
     data = DemonstrationDataModule(Untaught(protocol="compact"), HintContext("compact"))
     with pytest.raises(ConfigError, match=r"data\.env is Untaught; .*KeyError: 'no notes', .*test_own_worlds\.py:\d+"):
-        next(data._batches())
+        next(iter(data.train_dataloader()))
