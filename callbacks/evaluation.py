@@ -29,6 +29,16 @@ class Evaluation(Callback):
         self.policy: str | None = None
         """Name of what is played where nothing was trained."""
 
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Refuse files that cannot be added to before anything is played. Raises `DataError`."""
+        from cod_lightning.evaluation.packs_file import check_packs
+        from cod_lightning.evaluation.results import read_results
+
+        if trainer.is_global_zero:
+            for name, read in (("evaluation.json", read_results), ("evaluation_packs.parquet", check_packs)):
+                if (path := Path(trainer.default_root_dir) / name).exists():
+                    read(path)
+
     def on_test_batch_end(
         self,
         trainer: L.Trainer,

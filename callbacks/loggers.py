@@ -1,6 +1,7 @@
 """`metrics.csv`, which goes on where a checkpoint was written."""
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,10 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
+from cod_lightning.errors import DataError
 from cod_lightning.files import sync, without_link
+
+_STEP = re.compile(r"\d{1,18}")
 
 
 class MetricsFile(CSVLogger):
@@ -76,11 +80,16 @@ def _replace(path: Path, rows: Sequence[Sequence[str]]) -> None:
 
 
 def rows_before(path: Path, num_updates: int) -> list[list[str]]:
-    """Header and rows of the updates before `num_updates`; a torn last row of a run that was killed does not count."""
-    with path.open(newline="") as file:
-        rows = list(csv.reader(file))
+    """Header and rows of the updates before `num_updates`; a torn last row of a run that was killed does not count.
+
+    Raises `DataError` where it is no CSV."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.reader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Move it away to go on without its rows.") from error
     if not rows or "step" not in rows[0]:
         return []
     step = rows[0].index("step")
     whole = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return [rows[0], *(row for row in whole if row[step] and int(row[step]) < num_updates)]
+    return [rows[0], *(row for row in whole if _STEP.fullmatch(row[step]) and int(row[step]) < num_updates)]

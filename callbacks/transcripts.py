@@ -189,7 +189,7 @@ class LogprobWriter:
 
     def _append(self, lines: Iterable[str]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
+        with without_link(self._path).open("a", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
 
     @property

@@ -47,9 +47,14 @@ class WeightSync(Callback):
         self.last_sync_s = 0.0
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Whatever has been trained since; at the sanity check, the initial weights."""
-        if pl_module.updates_since_sync or runner_of(trainer).engine.policy_version != self.policy_version:
-            self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
+        """Whatever has been trained since; at the sanity check, the initial weights.
+
+        Within a rollout updates go on to count from the weights that sampled it.
+        """
+        since = pl_module.updates_since_sync
+        if since or runner_of(trainer).engine.policy_version != self.policy_version:
+            self._sync(trainer, pl_module, new=bool(since) or not self.policy_version)
+            pl_module.updates_since_sync = since
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._sync(trainer, pl_module)

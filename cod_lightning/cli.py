@@ -123,7 +123,7 @@ def _answered(args: list[str]) -> int:
             return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"error: {error}. Make room; a fit then goes on with --ckpt_path last.", file=sys.stderr)
+        print(f"error: {error}. Make room; a fit then goes on with --ckpt_path auto.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # before there was a run to stop
         print("Stopped by SIGINT.", file=sys.stderr)

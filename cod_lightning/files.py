@@ -120,6 +120,8 @@ def held(folder: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:  # `locked` says why
+        return False
 
 
 def later_rank() -> bool:

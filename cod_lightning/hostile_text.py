@@ -7,8 +7,9 @@ Unicode's compatibility form (NFKC) makes of them.
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 BREAK = "\u200b"
 """A zero-width space: it takes a control token apart, and a reader does not see it."""
@@ -39,8 +40,9 @@ class ControlTokens:
     """
 
     def __init__(self, spellings: Iterable[str] = (), thoughts: bool = True) -> None:
-        own = sorted({_folded(spelling) for spelling in spellings if spelling}, key=len)[::-1]
-        self._pattern = re.compile("|".join([*map(re.escape, own), *_WIDELY_KNOWN, *([_THOUGHTS] if thoughts else [])]))
+        own = sorted({_folded(spelling) for spelling in spellings if spelling})
+        listed = [_one_of(own)] if own else []
+        self._pattern = re.compile("|".join([*listed, *_WIDELY_KNOWN, *([_THOUGHTS] if thoughts else [])]))
         self._beginning = re.compile(
             "[" + re.escape("".join({"<", "[", "]", *(spelling[0] for spelling in own)})) + "]"
         )
@@ -71,6 +73,21 @@ class ControlTokens:
                 return text
             text = BREAK.join(text[i:j] for i, j in zip([0, *begins], [*begins, None], strict=True))
         return text
+
+
+def _one_of(spellings: Sequence[str], depth: int = 8) -> str:
+    """A pattern of any of them, the longest first. What many begin with stands once: tokenizers have a thousand that begin with <,
+    and each < of a text would be compared with all."""
+    if depth == 0 or len(spellings) < 2:
+        return "|".join(map(re.escape, sorted(spellings, key=len)[::-1]))
+    parts = list[str]()
+    for _, same in groupby(sorted(spellings)[::-1], key=lambda one: one[:1]):
+        together = list(same)
+        pairs = enumerate(zip(together[0], together[-1], strict=False))  # of sorted ones the others lie between
+        start = together[-1][: next((place for place, (a, b) in pairs if a != b), None)]
+        rest = _one_of([one[len(start) :] for one in together], depth - 1) if len(together) > 1 else ""
+        parts.append(f"{re.escape(start)}(?:{rest})")
+    return "|".join(parts)
 
 
 def shattered(text: str) -> str:

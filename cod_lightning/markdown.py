@@ -17,6 +17,8 @@ _UNSHOWN = re.compile(
 )
 """C1 controls, marks that change the direction of writing, lone surrogates, and what a model reads but no reader sees: tags,
 further selectors, private letters and blank ones."""
+_WWW = re.compile(r"(www)\.", re.IGNORECASE)
+"""With which GitHub begins a link, too."""
 _BACKTICKS = re.compile("`+")
 
 
@@ -26,7 +28,8 @@ def escaped(text: str) -> str:
     >>> escaped("**hole** | <b>")
     '\\\\*\\\\*hole\\\\*\\\\* \\\\| &#60;b&#62;'
     """
-    return " ".join(visible(text).split()).translate(_ESCAPES).replace("://", "&#58;//")
+    text = " ".join(visible(text).split()).translate(_ESCAPES).replace("://", "&#58;//")
+    return _WWW.sub(r"\1&#46;", text)
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -21,12 +21,12 @@ from cod_lightning.credit.table import EpisodeTable, kind_id
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
-from cod_lightning.modules.checks import check_combination, check_terms
+from cod_lightning.modules.checks import check_combination, check_terms, made
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
-from cod_lightning.objective.losses import REC, LossInputs, PolicyLoss
+from cod_lightning.objective.losses import REC, LossInputs, LossOutputs, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_figures, mismatch_sums
-from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, means
+from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, TermSums, means
 from cod_lightning.process_memory import give_back
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
@@ -163,7 +163,7 @@ class GRPOModule(PolicyModule):
         """Advantages of a rollout of all ranks."""
         filtered = self.filter_packs and self.baseline.compares
         how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
-        return credited(table, *how, filtered=filtered)
+        return credited(table, *how, filtered=filtered, criticised=self.critic is not None)
 
     # ------------------------------------------------------------------ training
 
@@ -231,10 +231,10 @@ class GRPOModule(PolicyModule):
         apart, num_corrected = mismatch_sums(inputs, old, measured=~part.is_replayed), 0.0
         if self.mismatch is not None:
             inputs, num_corrected = corrected(inputs, old, self.mismatch)
-        out = self.loss(inputs)
+        out = made(self.loss, inputs, "model.loss", LossOutputs)
         loss, figures = out.loss, dict[str, float]()  # terms of one scorer have its missing tokens in common
         for term in self.terms:
-            sums = term(beside)
+            sums = made(term, beside, "model.terms", TermSums)
             loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
             figures |= term.figures(sums)
         of_update = {

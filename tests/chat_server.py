@@ -48,6 +48,10 @@ def said(text: str | None, reason: str | None = "stop", **message: Any) -> Reply
     return Reply({"id": "x", "object": "chat.completion", "choices": [choice], "usage": USAGE})
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # the sixth of those who connect at once would wait for a second
+
+
 class ChatServer:
     """Answers `POST /v1/chat/completions` with what a function of the request's JSON returns; remembers what it was sent."""
 
@@ -57,7 +61,7 @@ class ChatServer:
         self.keys: list[str | None] = []
         self.in_flight, self.most_in_flight = 0, 0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
@@ -93,6 +97,7 @@ class ChatServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else what comes behind the headers waits 40 ms for their receipt
 
             def do_POST(self) -> None:
                 content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

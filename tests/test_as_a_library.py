@@ -13,6 +13,7 @@ SHORT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_guides_lines_train_without_the_command_line(tmp_path, monkeypatch, capsys):
     page = (ROOT / "docs" / "guides" / "as_a_library.md").read_text()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("cod_lightning", "datamodules", "modules", "callbacks")
 
 
-def test_every_module_stands_in_a_contract() -> None:
+def test_every_module_stands_in_a_contract_and_a_room_of_layers_lists_all_of_its_modules() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layered: set[str] = set()
     for contract in (contract for contract in contracts if contract["type"] == "layers"):
@@ -30,10 +30,6 @@ def test_every_module_stands_in_a_contract() -> None:
         name = ".".join(parts).removesuffix(".__init__")
         above = {".".join(parts[: n + 1]) for n in range(len(parts))}
         assert name == "cod_lightning" or above & layered, f"{name} stands in no contract"
-
-
-def test_a_room_whose_modules_are_layered_lists_all_of_them() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     rooms = [contract for contract in contracts if "containers" in contract]
     assert {"cod_lightning.commands", "cod_lightning.evaluation", "cod_lightning.callbacks"} <= {
         r["containers"][0] for r in rooms

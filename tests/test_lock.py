@@ -63,11 +63,8 @@ def test_every_locked_package_has_a_hash(tier):
     assert all("--hash=sha256:" in block for block in blocks)
 
 
-def test_torch_and_what_a_build_for_gpus_brings_are_left_to_the_machine():
+def test_torch_and_what_a_build_for_gpus_brings_are_left_to_the_machine_and_a_package_has_one_version():
     assert [name for name in LOCKED if re.match(r"torch$|triton|nvidia|cuda", name)] == []
-
-
-def test_a_package_has_one_version_in_all_tiers():
     assert all(LOCKED[name] == version for tier in TIERS for name, version in pins(tier).items())
 
 

@@ -1,5 +1,6 @@
 """Foreign text inside Markdown."""
 
+import re
 from html import unescape
 
 import markdown
@@ -11,6 +12,7 @@ from tests.cases import each
 HOSTILE = [
     "**bold** _it_ `code` ~~gone~~",
     "[a](http://x.y) ![b](c) <b>bold</b> <script>alert(1)</script>",
+    "www.x.y and WWW.x.y",
     "# title\n- item\n| a | b |\n|---|---|",
     "\\*not\\* &lt; &#42; $x$ @someone",
     "``` \n~~~~ `````\n````",
@@ -35,6 +37,11 @@ def test_escaped_text_is_shown_as_it_is(render, text) -> None:
     shown = unescape(html.removeprefix("<p>said: ").removesuffix("</p>"))
     pictures = text.replace("\x00", "␀").replace("\x1b", "␛")
     assert shown == " ".join(pictures.split())
+
+
+@each("text", ["http://a.b", "www.a.b", "see WWW.a.b", "me@a.b"])
+def test_no_address_is_spelled_as_github_makes_links_of_it(text) -> None:
+    assert not re.search(r"://|www\.|@", escaped(text), re.IGNORECASE)
 
 
 @each("render", [by_commonmark, by_tensorboard])

@@ -22,13 +22,10 @@ def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return classes, aliases
 
 
-def test_two_classes_never_share_a_name() -> None:
+def test_neither_two_classes_nor_two_types_of_functions_share_a_name() -> None:
     classes, _ = definitions()
     assert len(classes) > 300
     assert {name: files for name, files in classes.items() if len(files) > 1} == {}
-
-
-def test_two_types_of_functions_never_share_a_name() -> None:
     classes, aliases = definitions()
     shared = {name: files for name, files in aliases.items() if len(files) + len(classes.get(name, [])) > 1}
     assert shared == {}

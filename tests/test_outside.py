@@ -395,12 +395,12 @@ BAD = {
     "a source that names no pack": (
         "class Empty(ComesBack):\n    def next(self, first, count):\n        return []\n",
         ("--data.source", "outside.Empty"),
-        ("data.source is Empty", "4 packs where 4 are asked for, not 0", "--ckpt_path last"),
+        ("data.source is Empty", "4 packs where 4 are asked for, not 0", "--ckpt_path auto"),
     ),
     "a source whose state does not load": (
         "def refuse(self, state_dict):\n    raise KeyError('worth')\nComesBack.load_state_dict = refuse\n",
         ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
-        ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth', ", "--ckpt_path last"),
+        ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth', ", "--ckpt_path auto"),
     ),
     "a run's checkpoint as a teacher": (
         "",

@@ -88,7 +88,7 @@ def test_many_that_start_at_once_never_lose_their_folder(tmp_path):
     """Each start sweeps while others are between making their folder and using it."""
     code = (
         "import sys, tempfile; from pathlib import Path; from cod_lightning import files\n"
-        "for _ in range(200):\n"
+        "for _ in range(60):\n"
         "    files.sweep.cache_clear()\n"
         "    folder = Path(tempfile.mkdtemp(prefix=files.scratch_prefix('weights', sys.argv[1]), dir=sys.argv[1]))\n"
         "    (folder / 'a').write_text('b'); (folder / 'a').unlink(); folder.rmdir()"

@@ -108,7 +108,7 @@ def state(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("action", ["log", "show", "diff", "revert"])
+@each("action", ["log", "show", "diff", "revert"])
 def test_hostile_contexts_are_only_shown(action, state, capsys):
     for version in range(1, len(HOSTILE) + 1):
         flag = "--new" if action == "diff" else "--version"

@@ -23,10 +23,16 @@ def counting(most_bytes):
     return text_cache(ids, most_bytes), calls
 
 
-def test_the_same_text_is_worked_out_once():
+def test_the_same_text_is_worked_out_once_and_what_would_fill_it_alone_is_not_kept():
     cached, calls = counting(2**20)
     assert [cached(text) for text in ("ab", "b", "ab")] == [(1097, 1098), (1098,), (1097, 1098)]
     assert calls == ["ab", "b"]
+    cached, calls = counting(2**20)
+    cached("small")
+    for _ in range(2):
+        cached("x" * 2**18)
+    cached("small")
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -42,15 +48,6 @@ def test_memory_stays_below_the_bound_whatever_the_length(length):
     kept = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert kept < 2 * most + 40 * length
-
-
-def test_what_would_fill_it_alone_is_not_kept():
-    cached, calls = counting(2**20)
-    cached("small")
-    for _ in range(2):
-        cached("x" * 2**18)
-    cached("small")
-    assert len(calls) == 3
 
 
 @pytest.mark.slow

@@ -160,7 +160,7 @@ def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_ei
         ensure_warm_start(run)
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@each("trusted", [False, True])
 def test_a_foreign_run_s_warm_start_is_made_as_its_config_is_read(trusted):
     def make_warm_start(checkpoints):
         raise ConfigError("trusted", is_trusted(), "", "")

@@ -11,7 +11,7 @@ import pytest
 
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.callbacks.loggers import MetricsFile
-from cod_lightning.callbacks.transcripts import FaultFile
+from cod_lightning.callbacks.transcripts import FaultFile, LogprobWriter
 from cod_lightning.cli import main
 from cod_lightning.files import write_whole
 from cod_lightning.rollout import transcript
@@ -70,7 +70,11 @@ def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
     written = MetricsFile(tmp_path, resumed_at=1)
     written.log_metrics({"a": 2.0}, step=1)
     written.save()
-    trainer: Any = SimpleNamespace(is_global_zero=True)
+    trainer: Any = SimpleNamespace(is_global_zero=True, global_rank=0, default_root_dir=tmp_path, ckpt_path="x")
+    (tmp_path / "lifecycles").mkdir()
+    (logprobs := tmp_path / "lifecycles" / "train_logprobs.jsonl").symlink_to(precious)
+    LogprobWriter(trainer).begin()
+    assert not logprobs.is_symlink()
     RunConfig("model: {}\n", tmp_path).on_train_start(trainer, L.LightningModule())
     assert precious.read_text() == "precious"
     assert [len(transcript.read(lines)), faults.read_text(), config.read_text()] == [2, "it raised\n\n", "model: {}\n"]

@@ -4,6 +4,7 @@ import pytest
 from lightning.pytorch import Trainer
 
 from cod_lightning.commands import phase, sweep
+from tests.cases import each
 from tests.command_line import keep_compositions
 from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
 
@@ -21,13 +22,15 @@ def _beside_files_and_without_work(tmp_path, monkeypatch):
     keep_compositions(monkeypatch)
 
 
-def quick():
-    """All but, in the default tests, those that compose the jobs of a sweep."""
-    for one in usages(QUICK):
-        yield pytest.param(*one, marks=[pytest.mark.slow] * one[0].startswith("sweep --config smoke"))
+JOBS = "sweep --config smoke"
+"""Composed for each job, which takes its time."""
 
 
-@pytest.mark.parametrize(("usage", "names"), list(quick()), ids=str)
+@each(
+    ("usage", "names"),
+    [one for one in usages(QUICK) if not one[0].startswith(JOBS)],
+    slow=[one for one in usages(QUICK) if one[0].startswith(JOBS)],
+)
 def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, names):
     assert findings(usage, names) == []
 

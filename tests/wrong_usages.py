@@ -95,6 +95,7 @@ play --env grid_easy --env.side_mn 3 ## Did you mean side_min?
 play --env levers --context notebok
 play --env.max_turns 3
 play --env raises.World ## env | raises.World | no database
+check --env nowhere.World ## nowhere.World | PYTHONPATH=FOLDER
 play --env half.Half ## half.Half | is abstract | --env NAME
 check levers
 check --env half.Half
@@ -148,6 +149,8 @@ fit --config wrong_class.yaml ## data.env | shop.Shop
 fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mean smoke?
 fit smoke
 fit --help modle ## --help | modle | Did you mean model?
+fit --help env ## --help | env | Did you mean data.env?
+fit --model.loss.help Nowhere ## model.loss | Nowhere | fit --help model.loss
 SMOKE --model.lrr 3
 SMOKE model.lr
 SMOKE --data.pack_size 1
@@ -164,6 +167,7 @@ SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_dom
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --overwrite perhaps
 SMOKE --env levrs
+SMOKE --data.env broken.yaml ## --data.env is broken.yaml
 SMOKE env=raises.World ## raises.py:1 | no database
 SMOKE env=faulty.Built ## faulty.py:7 | no database
 SMOKE env=faulty.Listed ## data.env | Listed | faulty.py:17
@@ -182,6 +186,7 @@ SMOKE env=terminal_easy ## data.env | Terminal | 'Local' | words()
 SMOKE --trainer.max_epochs 0.5
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.accelerator cuda
+SMOKE --trainer.accelerator gpu ## trainer.accelerator is gpu
 SMOKE --trainer.precision 7
 SMOKE --trainer.accumulate_grad_batches 2
 SMOKE --trainer.gradient_clip_val 1
@@ -197,7 +202,8 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Q
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
-SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | Add --model.policy.path
+fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
@@ -279,6 +285,7 @@ SMOKE --data.suites [{name:a/b,num_packs:8}]
 SMOKE --trainer.default_root_dir '' ## trainer.default_root_dir | empty
 SMOKE --trainer.num_nodes 2
 SMOKE --trainer.strategy fsdp
+SMOKE --trainer.strategy deepspeed ## trainer.strategy is deepspeed | strategy=fsdp2
 SMOKE --model.lr [1e-3] ## model.lr | list
 SMOKE --data.deadlines 5
 SMOKE --data.env.teacher 5
@@ -318,7 +325,7 @@ serve --config smoke engine=VLLMServerEngine ## VLLM_API_KEY | export VLLM_API_K
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## out | required
 SMOKE --trainer.barebones true ## trainer.barebones | True
-SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False
+SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False | keep_checkpoints
 SMOKE --trainer.max_epochs 0
 SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0

@@ -4,12 +4,14 @@ Whole is what is complete, with every byte as it was written.
 """
 
 import json
+import math
 import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import torch
@@ -46,7 +48,7 @@ def damage(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             record = archive.testzip()
-        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        _read(path)
     except Exception as error:  # a flipped bit makes zipfile and torch raise almost anything
         return f"it cannot be read ({type(error).__name__})"
     return None if record is None else f"{record} in it is not as it was written"
@@ -91,6 +93,10 @@ _IN_METADATA = {
     ("pathlib._local", "WindowsPath"),
 }
 """Beside the records of `torch.distributed.checkpoint.metadata`, and dtypes."""
+
+
+_MOST_VALUES = 100_000
+"""In a run's config, as in `trusted`."""
 
 
 class _Config(Struct):
@@ -191,16 +197,38 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     if folder:
         _see_harmless(Path(path), key)
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        content = _read(file)
     except Exception as error:
         raise _unreadable(Path(path), error, key) from error
     if not isinstance(content, dict) or not isinstance(content.get("cod_lightning"), dict):
         raise DataError(f"{key} is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
     try:
         msgspec.convert(content, _Content)
-    except msgspec.ValidationError as error:
+        if _num_values([content["cod_lightning"], content.get("run_config")], {}) > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES:,} values, written out, in its config")
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise DataError(f"{key} is {path}; it is damaged ({error}). Use another.") from error
     return Checkpoint(Path(path), content)
+
+
+def _read(file: Path) -> Any:
+    """What torch reads, with tensors mapped. Raises almost anything, and `ValueError` for what is compressed, which torch never
+    writes: it would be far larger in memory."""
+    with zipfile.ZipFile(file) as archive:
+        if any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+            raise ValueError("it is compressed")
+    return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+
+
+def _num_values(one: Any, known: dict[int, float]) -> float:
+    """Values in it, those that stand in several places counted in each; infinitely many where it holds itself."""
+    if not isinstance(one, Mapping | list | tuple):
+        return 1
+    if id(one) not in known:
+        known[id(one)] = math.inf
+        inner = one.values() if isinstance(one, Mapping) else one
+        known[id(one)] = 1 + sum(_num_values(value, known) for value in inner)
+    return known[id(one)]
 
 
 def _shards(folder: Path) -> dict[str, Tensor]:
@@ -216,8 +244,16 @@ def _shards(folder: Path) -> dict[str, Tensor]:
     return _renamed(wanted, _IN_SHARDS)
 
 
-class _MetadataUnpickler(pickle.Unpickler):
+class _MetadataUnpickler(pickle._Unpickler):  # pyright: ignore  (in Python, since C's lets no step be replaced)
     """Makes what torch writes into `.metadata`: sizes, dtypes, paths, and the records of where a tensor lies."""
+
+    def load_build(self) -> None:
+        """Give an object its values; raises `UnpicklingError` for a class, which all of this process have."""
+        if callable(self.stack[-2]) or isinstance(self.stack[-2], Enum):  # pyright: ignore
+            raise pickle.UnpicklingError("it changes a class, which no checkpoint holds")
+        super().load_build()  # pyright: ignore
+
+    dispatch: ClassVar[Any] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}  # pyright: ignore
 
     def find_class(self, module: str, name: str) -> Any:
         """The named class; raises `UnpicklingError` for all others, whose making could run anything."""

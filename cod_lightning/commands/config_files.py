@@ -71,7 +71,7 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             if isinstance(named, Path):
                 choices.append(f"{group}={named.stem}")
             else:
-                values.append((CLASS_KEYS[group], class_of(named)))
+                values.append((CLASS_KEYS[group], class_of(named, typed)))
         elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
             choices.append(f"{key}={value}")
         elif key == "data.suites" or (
@@ -141,11 +141,11 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")
 
 
-def class_of(value: str) -> Any:
-    """What a typed class is in a config."""
+def class_of(value: str, key: str) -> Any:
+    """What a class, typed behind this key, is in a config."""
     if value == "null" or value[:1] == "{":
         return _read(value)
-    return read_yaml(Path(value), "command line", value) if os.path.isfile(value) else {"class_path": value}
+    return read_yaml(Path(value), key, value) if os.path.isfile(value) else {"class_path": value}
 
 
 def _read(value: str) -> Any:
@@ -174,7 +174,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
-    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
+    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 

@@ -62,13 +62,21 @@ def _log(store: ContextStore, console: Console) -> None:
         lines = version.text.strip().splitlines() or ["(empty)"]
         table.add_row(
             str(version.version),
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(version.created)),
+            _time(version.created),
             "" if version.position is None else str(version.position),
             "" if version.reward is None else f"{version.reward:.3f}",
             version.reason,
             lines[0][:60],
         )
     console.print(table)
+
+
+def _time(seconds: float) -> str:
+    """For readers; a question mark for what no calendar has."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def _diff(store: ContextStore, options: Any, console: Console) -> None:

@@ -85,7 +85,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
             of_a_class = getattr(self, "_inner_parser", False)
             if not chosen and not of_a_class:
                 expected = "a group of keys or a key of this command"
-                meant = did_you_mean(self.about, [*keys, *sizes])
+                meant = did_you_mean(CLASS_KEYS.get(self.about, self.about), [*keys, *sizes])
                 raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
             formatter = self._get_formatter()
             formatter.add_arguments(chosen)
@@ -149,6 +149,7 @@ class CodCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
+        parser._option_string_actions["--seed_everything"].help = "Seed of weights, packs and noise; true draws one."
         add_options(parser, self.options | self.own_options)
         parser.link_arguments("seed_everything", "data.seed")
 
@@ -251,9 +252,10 @@ class CodCLI(LightningCLI):
             refused, asked = in_a_line(error, 300).rstrip("."), vars(self.config.trainer)
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
+            keys += ["accelerator"] * ("backend found" in refused)  # of a GPU that is not there
             key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
             raise ConfigError(
-                key, value, f"what Lightning's Trainer takes ({refused})", f"See fit --help {key}."
+                key, value, f"what Lightning's Trainer takes ({refused})", f"Leave it out, or see fit --help {key}."
             ) from error
 
     def house_callbacks(self) -> list[Callback]:
@@ -312,6 +314,7 @@ def quieten() -> None:
     """Lightning's hints about hardware and other products are not about this run."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    logging.getLogger("lightning.pytorch.profilers").setLevel(logging.INFO)  # what was asked for
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message)
     transformers_logging.disable_progress_bar()

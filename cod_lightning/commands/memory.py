@@ -64,6 +64,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scorer_bytes=sum(scorer.num_weight_bytes() for scorer in module.scorers.values()),
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
+        longest_row=longest,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,

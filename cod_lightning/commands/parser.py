@@ -71,10 +71,16 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
 def _remedy(parser: ArgumentParser, message: str) -> str:
     """What to type in its place, as far as the message shows it, and where the options are listed."""
     key = message.split('"')[1] if message.startswith('Parser key "') else ""
+    key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
     topic = f" {key}" if key and hasattr(parser, "about") else ""
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-    if "required" in message and "model.policy" in message:
+    missing = message.partition("are required: ")[2].partition(",")[0]
+    if missing and key:
+        return f"Add --{key}.{missing}. {listed}"
+    if missing == "model.policy":
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
+    if "No module named" in message:
+        return f"PYTHONPATH=FOLDER before the command names the folder of a module of yours. {listed}"
     if "is abstract" in message:
         return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "dot import path" in message:

@@ -27,6 +27,11 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "overfit_batches": ((0,), "trainer.limit_train_batches shortens an epoch; data.source says what is played again."),
     "fast_dev_run": ((False,), "Try --config smoke, or trainer.max_steps=1."),
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
+    "enable_checkpointing": (
+        (True, None),
+        "checkpoint_every and keep_checkpoints say how often, and how many are kept.",
+    ),
+    "barebones": ((False,), "Leave it out."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
 _LENGTHS = {
@@ -61,11 +66,11 @@ def check_trainer(trainer: Any, action: str | None) -> None:
 def settle_strategy(trainer: Any) -> None:
     """Fill in the device mesh of FSDP2 where it is left open, and refuse one that is none, in the keys of `trainer`.
 
-    FSDP1 is refused: it knows no clipping of gradients, and no module that optimises by itself.
+    FSDP1 and DeepSpeed are refused: they know no clipping of gradients, or no module that optimises by itself.
     """
     strategy = trainer.strategy
     name = str(getattr(strategy, "class_path", strategy))
-    if "fsdp" in name.lower():
+    if any(other in name.lower() for other in ("fsdp", "deepspeed")):
         raise ConfigError("trainer.strategy", name, "ddp or FSDP2", "Choose strategy=fsdp2.")
     if not getattr(strategy, "class_path", "").endswith("ModelParallelStrategy"):
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.commands.config_files import keys_of, shipped_or_class
 from cod_lightning.commands.parser import Options, own_refusals, parser_of, program
-from cod_lightning.commands.shipped import files_of
+from cod_lightning.commands.shipped import files_of, import_named
 from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 
@@ -55,6 +55,7 @@ def parse_world(
         key = typed.removeprefix("--").removeprefix("data.")
         if key in ("env", "context") and value is not None:
             value = str(shipped_or_class(key, value, f"--{key}"))
+            import_named(value)
         line.append(typed if value is None else f"--{key}={value}")
     config = parser.parse_args(line)
     with own_refusals():

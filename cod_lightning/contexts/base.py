@@ -245,7 +245,7 @@ class Stored(BesideMechanism[M]):
             expected = type(self.of).__name__, self.of.version
             if found == expected:
                 return msgspec.convert(kept["state"], self.of.State)
-        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(
                 f"a context's state is damaged ({error}). `context revert` goes back to an earlier one."
             ) from error

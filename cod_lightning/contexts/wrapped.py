@@ -65,6 +65,8 @@ class StartedContext(WrappedContext):
 
     def _read(self, path: Path) -> Any:
         try:
+            if path.exists() and not path.is_file():
+                raise OSError("it is no file")  # a device would be read for ever
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("data.context.first", path, f"a file of text ({error})", "`evolve` writes one.") from None

@@ -151,7 +151,7 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
     if mode == "group":
         total, count = _sums(returns)
         squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)
-        return (squares / count.clamp_min(1)).sqrt()
+        return (squares / count.clamp_min(1)).sqrt().to(returns.values)
     chosen = advantages.values[advantages.valid]
     return chosen.std(correction=0) if mode == "batch" and len(chosen) else advantages.values.new_tensor(1.0)
 
@@ -163,12 +163,12 @@ def divided(values: Tensor, deviation: Tensor) -> Tensor:
 
 
 def _sums(returns: PerEpisode) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:
-    """Sum and number of valid returns over siblings."""
-    total = torch.where(returns.valid, returns.values, 0.0).sum(dim=1, keepdim=True)
+    """Sum and number of valid returns over siblings, in float64: equal ones, however large, are their own mean exactly."""
+    total = torch.where(returns.valid, returns.values, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
     return total, returns.valid.sum(dim=1, keepdim=True).to(total)
 
 
 def _advantages(returns: PerEpisode, values: Float[Tensor, "G K E"]) -> PerEpisode:
     """Zero and invalid wherever the return is unknown or no sibling is left to compare with."""
     valid = returns.valid & (returns.valid.sum(dim=1, keepdim=True) >= 2)
-    return PerEpisode(torch.where(valid, values, 0.0), valid)
+    return PerEpisode(torch.where(valid, values, 0.0).to(returns.values), valid)

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.baselines import Baseline, by_packs, deviation, divided
+from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.ranges import Count, Positive, Share
@@ -110,6 +110,8 @@ class Credited:
     filtered: bool = False
     """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
     the other half is `data.resample_packs`)."""
+    criticised: Bool[Tensor, " F"] | None = None
+    """Episodes to whose tokens a critic gives advantages where their return is known; None: there is no critic."""
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
@@ -123,10 +125,18 @@ class Credited:
         return self.tilted.masked_fill(~known, math.nan)
 
     @property
+    def trained(self) -> Bool[Tensor, " F"]:
+        """Which episodes are in updates."""
+        known = ~self.advantages.isnan()
+        return known if self.criticised is None else known | self.criticised & self.known_returns.isfinite()
+
+    @property
     def known_returns(self) -> Float[Tensor, " F"]:
-        """Returns of lifecycles' own episodes; NaN where they are not known, and of attempts."""
-        values = torch.full_like(self.values, math.nan)
-        values[: self.table.num_own] = self.returns.values.masked_fill(~self.returns.valid, math.nan)
+        """Returns of lifecycles' own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
+        num, values = self.table.num_own, torch.full_like(self.values, math.nan)
+        known = self.returns.valid
+        known = known & self.packs_with_signal[self.table.place[:num, 0]] if self.filtered else known
+        values[:num] = self.returns.values.masked_fill(~known, math.nan)
         return values
 
     @cached_property
@@ -134,8 +144,9 @@ class Credited:
         """Mean return of what each own episode is compared with, itself included."""
         means = torch.zeros_like(self.returns.values)
         for entries, there, of in by_packs(self.table, self.returns):
-            mean = torch.where(of.valid, of.values, 0.0).sum(dim=1) / of.valid.sum(dim=1).clamp_min(1)
-            means[entries[there]] = mean[:, None].expand_as(of.values)[there]
+            total = torch.where(of.valid, of.values, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
+            mean = (total / of.valid.sum(dim=1, keepdim=True).clamp_min(1)).to(means)
+            means[entries[there]] = mean.expand_as(of.values)[there]
         return means
 
     def figures(self) -> dict[str, float]:
@@ -165,6 +176,7 @@ def credited(
     kinds: Collection[EpisodeKind] = tuple(EpisodeKind),
     *,
     filtered: bool = False,
+    criticised: bool = False,
 ) -> Credited:
     """Advantages of the whole table, which is that of all ranks; those of other `kinds` of episodes are not known.
 
@@ -172,7 +184,8 @@ def credited(
     """
     returns, num = rule(table), table.num_own
     found = with_attempts(table, returns, rule, baseline)
-    valid = found.valid & torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
+    chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
+    valid = found.valid & chosen
     values = torch.where(valid, found.values, 0.0)
     own = PerEpisode(values[:num], valid[:num])
     divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(own.values)
@@ -193,6 +206,7 @@ def credited(
         tilted=tilted.flatten(),
         temperature=temperature,
         filtered=filtered,
+        criticised=chosen if criticised else None,
     )
 
 
@@ -210,9 +224,10 @@ class Shared:
 
 
 def shared(table: EpisodeTable) -> Shared:
-    """The sums, at solve episodes; without meaning elsewhere."""
+    """The sums, at solve episodes, in float64; without meaning elsewhere."""
     num = table.num_own
-    own, rewards, same = table.known_rewards[:num], table.known_rewards[num:], table.trained[num:]
+    own, rewards = table.known_rewards.double().split([num, len(table) - num])
+    same = table.trained[num:]
 
     def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, " N"]:
         kept = torch.where(chosen & table.valid[num:], values, 0.0)
@@ -234,7 +249,10 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     plain, num = baseline.of_all(table, returns), table.num_own
     if len(table) == num:
         return plain
-    beside, rewards = shared(table), table.known_rewards[:num]
+    if isinstance(baseline, TermsAlone):
+        counts = table.valid[num:] & table.trained[num:]
+        return PerEpisode(torch.zeros_like(table.rewards), torch.cat([plain.valid, counts]))
+    beside, rewards = shared(table), table.known_rewards[:num].double()
     own, after, later = torch.zeros_like(rewards), torch.zeros_like(rewards), torch.arange(num)
     """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
     for entries in table.lifecycles:
@@ -251,12 +269,13 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     anchored = own / beside.count.clamp_min(1) * (rewards - mean_of_others)
     instead = torch.where(solves, anchored, torch.where(updates, after * worth[later], zero))
     """What takes its place."""
-    measured = torch.where(solves, beside.others > 0, updates & known[later])
+    measured = torch.where(solves, beside.others > 0, updates & known[later] & (later > torch.arange(num)))
 
     rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
     attempts = _of_attempts(table, beside, own)
-    return PerEpisode(torch.cat([values, attempts.values]), torch.cat([plain.valid, attempts.valid]))
+    values = torch.cat([values, attempts.values]).to(plain.values)
+    return PerEpisode(values, torch.cat([plain.valid, attempts.valid]))
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
@@ -281,7 +300,7 @@ def _of_attempts(table: EpisodeTable, beside: Shared, own: Float[Tensor, " N"]) 
     """[X] w/M (r_m - mean of the others from the same context); 0 where not valid, as where an attempt only measures."""
     num, parent = table.num_own, table.parent[table.num_own :]
     total, count, weight = beside.total[parent], beside.count[parent], own[parent]
-    rewards = table.known_rewards[num:]
+    rewards = table.known_rewards[num:].double()
     mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
     valid = table.valid[num:] & table.trained[num:] & (count >= 2)
     return PerEpisode(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

@@ -59,10 +59,14 @@ class DeployedAgent:
 
         `tasks` are those of the stored solve episodes, in order.
         """
-        last, left = None, iter(tasks)
+        last, left = None, enumerate(tasks)
         for last in self.store.episodes():
             if last.episode.kind is EpisodeKind.SOLVE:
-                self._replay(next(left), last)
+                position, task = next(left)
+                if last.episode.position != position:  # as many earlier ones are made of it
+                    said = f"the record of task {position} is that of another, {last.episode.position}"
+                    raise DataError(f"{self.store.path} is damaged ({said}). Restore a copy, or name another --state.")
+                self._replay(task, last)
         self._resumed = True
         if last is not None and last.episode.kind is EpisodeKind.SOLVE:
             self._finish(last, tasks[-1])

@@ -8,6 +8,7 @@ tasks without a word.
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError, in_a_line
+from cod_lightning.types import EpisodeKind
 
 SCHEMA = 3
 _TABLES = {
@@ -27,7 +29,11 @@ _TABLES = {
     "reason TEXT NOT NULL, content TEXT NOT NULL",
 }
 """Columns, to which the digest of the others is added; `content` is a record of an episode, or text and state of a context."""
+_OF_DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError)
+_OF_DAMAGE += (RecursionError, AssertionError)  # of records that lie deep, or say what no episode says
 _ONCE = {"episodes": ", UNIQUE (position, kind)"}
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""With which a journal of several files ends."""
 OWN = ("schema", "rows")
 """Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
 _OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
@@ -42,14 +48,15 @@ class FolderRows:
         self.path = path
         self._recent: dict[tuple[str, int], tuple[list[str], int]] = {}
         """Texts of rows, and how many letters were read for them, the latest last."""
+        _see_own_journal(path)
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10)
         for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
             self.db.execute(f"PRAGMA {setting}")
 
     def begin(self) -> None:
         """The tables of a new file; a transaction is open."""
-        for table, columns in _TABLES.items():
-            self.db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
+        for table in _TABLES:
+            self.db.execute(_made(table))
         nums = json.dumps({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
         for key, value in zip(OWN, (str(SCHEMA), nums), strict=True):
             self._insert("identity", [key, value])
@@ -60,8 +67,9 @@ class FolderRows:
         tables = {name for kind, name, _ in items if kind == "table"}
         row = None
         if "identity" in tables:
-            for kind, name, sql in items:  # views and triggers act as soon as a table is read or written
-                if not (name in _TABLES if kind == "table" else kind == "index" and sql is None):
+            # views, triggers and computed columns act as soon as a table is read or written
+            for kind, name, sql in items:
+                if not (sql == _made(name) if kind == "table" and name in _TABLES else kind == "index" and sql is None):
                     raise DataError(
                         f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
                     )
@@ -71,6 +79,9 @@ class FolderRows:
             remedy = "Deploy it with the version that wrote it, or name another --state."
             raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. {remedy}")
         list(self.all("identity"))
+        (solved,) = self.db.execute(f"SELECT COUNT(*) FROM episodes WHERE kind = '{EpisodeKind.SOLVE}'").fetchone()
+        if solved != self.num("solved"):  # as many tasks are drawn before any is read
+            raise ValueError(f"{solved} solved tasks are left of {self.num('solved')}")
 
     def put(self, table: str, *row: Any) -> None:
         self._insert(table, row)
@@ -176,7 +187,7 @@ def damage_named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
-    except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
+    except _OF_DAMAGE as error:
         said = f"is damaged, or no store of an agent ({in_a_line(error, 200)})"
         raise DataError(f"{path} {said}. Restore a copy, or name another --state.") from error
 
@@ -192,6 +203,25 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
     """`texts_of` back again."""
     parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
     return json.loads(texts[0]) | parts
+
+
+def _see_own_journal(path: Path) -> None:
+    """Raise `DataError` where a foreign journal lies beside the file: one of several files ends with a name, as this store's never
+    does, and SQLite would remove the file of that name."""
+    for journal in (Path(f"{path.resolve()}-{kind}") for kind in ("journal", "wal", "shm")):
+        if not os.path.lexists(journal):
+            continue
+        if journal.is_file() and not journal.is_symlink() and journal.name.endswith("-journal"):
+            with journal.open("rb") as file:
+                file.seek(max(0, journal.stat().st_size - len(_JOURNAL)))
+                if file.read() != _JOURNAL:
+                    continue
+        raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
+
+
+def _made(table: str) -> str:
+    """The statement that makes the table."""
+    return f"CREATE TABLE {table} ({_TABLES[table]}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT"
 
 
 def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:

@@ -146,13 +146,17 @@ def listed_tasks(path: list[dict[str, Any]] | str) -> list[dict[str, Any]]:
         return path
     if not Path(path).is_file():
         raise ConfigError("data.env.tasks", path, "an existing JSON Lines file", "Correct the path.")
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")  # other ends of lines may stand within a text
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("data.env.tasks", path, f"a file of text in UTF-8 ({error})", "Write it again.") from error
     found: list[dict[str, Any]] = []
-    for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", f"Correct it: {error}.") from error
         if not isinstance(record, dict):
             raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", "Put it in braces.")

@@ -6,9 +6,11 @@ says is data: an error of a call is a result, a lost or silent server raises `En
 
 import asyncio
 import json
+import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cod_lightning.envs.apart import command as apart
@@ -17,8 +19,14 @@ from cod_lightning.errors import EnvironmentFailure, WorldHung, described
 
 MOST_TOOLS, MOST_LETTERS = 256, 20_000
 """Tools of a server, and letters of a tool's schema, of a result, of instructions."""
+_MOST_BYTES = 2**24
+"""Of an answer over HTTP."""
 _LOST = -32000
 """JSON-RPC's code of a closed connection, as the client gives it."""
+# The client's loggers show names that a policy made up as they are, and pages for each line that is no message.
+logging.getLogger("mcp").setLevel(logging.CRITICAL)
+for _others in (logging.getLogger("client"), logging.getLogger()):
+    _others.addFilter(lambda record: Path(record.pathname).parts[-3:-2] != ("mcp",))
 
 
 class RecordedCall(NamedTuple):
@@ -73,18 +81,20 @@ class McpSession:
         from mcp import ClientSession  # pyright: ignore[reportMissingImports]
 
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(self._transport(stack))
+            streams = await stack.enter_async_context(await self._transport(stack))
             self._session: Any = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
             self.instructions = str((await self._session.initialize()).instructions or "")[:MOST_LETTERS]
             self.tools = [_listed(tool) for tool in await self._all_tools()]
             ready.set()
             await self._over.wait()
 
-    def _transport(self, stack: AsyncExitStack) -> Any:
+    async def _transport(self, stack: AsyncExitStack) -> Any:
         if isinstance(self.server, str):
-            from mcp.client.streamable_http import streamable_http_client  # pyright: ignore[reportMissingImports]
+            from mcp.client import streamable_http as http  # pyright: ignore[reportMissingImports]
 
-            return streamable_http_client(self.server)
+            client = await stack.enter_async_context(http.create_mcp_http_client())
+            client.event_hooks = {"response": [_bounded]}
+            return http.streamable_http_client(self.server, http_client=client)
         from mcp.client.stdio import StdioServerParameters, stdio_client  # pyright: ignore[reportMissingImports]
 
         command, *arguments = apart(self.server)
@@ -133,6 +143,20 @@ class McpSession:
 
     def __str__(self) -> str:
         return self.server if isinstance(self.server, str) else self.server[0]
+
+
+async def _bounded(response: Any) -> None:
+    """Let the client read so much of a response and no more."""
+    whole = response.aiter_bytes
+
+    async def read(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        left = _MOST_BYTES
+        async for part in whole(chunk_size):
+            if (left := left - len(part)) < 0:
+                raise ValueError(f"it answers with more than {_MOST_BYTES:,} bytes")
+            yield part
+
+    response.aiter_bytes = read
 
 
 def _listed(tool: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Stepped, Traits, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
+from cod_lightning.envs.tool_calls import BadCalls, decoded
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
 from cod_lightning.extras import require
 from cod_lightning.ranges import Positive
@@ -153,6 +154,7 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             fields = found.get("properties", {})
             if not all(isinstance(one, dict) for one in fields.values()):
                 raise ValueError("its properties are no objects")
+            set(found.get("required", ()))
         except _NOT_ANSWERED as error:
             expected = f"an OpenEnv server with GET /schema ({described(error)})"
             raise ConfigError("data.env.base_url", self.base_url, expected, remedy) from error
@@ -176,12 +178,9 @@ class OpenEnvSession(gymnasium.Env[str, str]):
                 raise _Refused(f"{quoted(answer)} is no {kind}") from None
             return {self.action_field: value}
         try:
-            found = json.loads(answer)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise _Refused(f"{quoted(answer)} is no JSON object")
-        return found
+            return decoded(answer, dict[str, Any])
+        except BadCalls:
+            raise _Refused(f"{quoted(answer)} is no JSON object") from None
 
     def _text(self, observation: Mapping[str, Any]) -> str:
         """What is shown of an observation."""

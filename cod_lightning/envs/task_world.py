@@ -41,7 +41,9 @@ class TaskPlayers(Players[W]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """How to play the pack, as a reference or a teacher, and its hidden rule (of the first task, if it changes)."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self.env).__name__}.companions has no TaskPlayers with a play(); a warm start needs them"
+        )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         return reference(kind, *self.play(pack))

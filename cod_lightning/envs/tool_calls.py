@@ -8,11 +8,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+_DEEPEST = 100
+"""Brackets within brackets; clients of servers raise where they are to write 255."""
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]')
+_OPENED = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,14 @@ class ToolStyle(ABC):
 
 
 def decoded(text: str, kind: type[T]) -> T:
-    """JSON of this type. Raises a `BadCalls`."""
+    """JSON of this type, which any server can be sent. Raises a `BadCalls`."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        found = msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise BadCalls from error
+    if max(accumulate(_OPENED.get(part, 0) for part in _BRACKETS.findall(text))) > _DEEPEST:
+        raise BadCalls
+    return found
 
 
 def _call(text: str) -> ToolCall:

@@ -4,7 +4,9 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import struct
 import threading
+import time
 from collections.abc import Iterable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -22,8 +24,8 @@ _START_S = 120.0
 """For a worker to import the world."""
 _END_S = 10.0
 """For a worker that was killed to be gone."""
-_MOST_BYTES = 2**30
-"""Of an answer."""
+_MOST_BYTES, _AT_ONCE = 2**30, 2**20
+"""Of an answer, and of what is read at once."""
 _PROCESSES = threading.RLock()
 """Held where processes begin and end: multiprocessing keeps its list of children for one thread at a time."""
 
@@ -45,9 +47,9 @@ class Worker:
     def answer(self, seconds: float) -> CallResult:
         """The next answer. Raises `WorldHung`, `WorldOutOfCPU` or `WorldDied`; the worker is of no use then."""
         try:
-            if not self.connection.poll(seconds):
-                raise WorldHung(f"no answer within {seconds:g} s; its process was killed")
-            return CallResult.read(self.connection.recv_bytes(_MOST_BYTES))
+            return CallResult.read(self._received(time.monotonic() + seconds))
+        except TimeoutError:
+            raise WorldHung(f"no answer within {seconds:g} s; its process was killed") from None
         except MsgspecError:
             raise WorldDied("its process answered what is no answer") from None
         except (EOFError, OSError):
@@ -57,6 +59,28 @@ class Worker:
             if code == -signal.SIGXCPU:
                 raise WorldOutOfCPU("a call computed for too long; its process was killed") from None
             raise WorldDied(f"its process ended with exit code {code}") from None
+
+    def _received(self, until: float) -> bytes:
+        """The next message, in multiprocessing's form, whose own reader waits for the rest of a message without end. Raises
+        `TimeoutError`, and `EOFError` where there is none."""
+        file = self.connection.fileno()
+
+        def taken(num: int) -> bytes:
+            found = bytearray()
+            while len(found) < num:
+                if not self.connection.poll(max(0.0, until - time.monotonic())):
+                    raise TimeoutError
+                if not (part := os.read(file, min(_AT_ONCE, num - len(found)))):
+                    raise EOFError
+                found += part
+            return bytes(found)
+
+        (num,) = struct.unpack("!i", taken(4))
+        if num == -1:
+            (num,) = struct.unpack("!Q", taken(8))
+        if not 0 <= num <= _MOST_BYTES:
+            raise MsgspecError
+        return taken(num)
 
     def kill(self) -> None:
         """End the process and what its world has started, whatever they do; who waits for its answer gets `WorldDied`."""

@@ -33,6 +33,7 @@ SCHEMA = pa.schema(
 of earlier versions have neither of the last two."""
 _compute: Any = pc  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
+_MOST_ROWS = 10_000_000
 _MOST = 1e18
 """Of a reward; means of more are no numbers."""
 
@@ -48,6 +49,11 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     content = io.BytesIO()
     pq.write_table(pa.concat_tables(tables), content, compression="zstd")
     write_whole(path, content.getvalue())
+
+
+def check_packs(path: Path) -> None:
+    """Raise `DataError` where the file is none that outcomes can be added to."""
+    _read(path)
 
 
 def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
@@ -113,6 +119,8 @@ def _keys(table: pa.Table) -> pa.ChunkedArray:
 
 def _read(path: Path) -> pa.Table:
     try:
+        if (rows := pq.read_metadata(path).num_rows) > _MOST_ROWS:
+            raise pa.ArrowInvalid(f"{rows:,} rows, which may be few bytes on disk alone")
         return pq.read_table(path, schema=SCHEMA)
     except (OSError, pa.ArrowException) as error:
         said = f"is no evaluation_packs.parquet of this project ({in_a_line(error)})"

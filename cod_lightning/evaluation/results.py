@@ -118,6 +118,7 @@ def read_results(path: Path) -> Results:
     """The file as it is. Raises `DataError` where it is missing or damaged."""
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(results, allow_nan=False)  # else what is added to it could not be written
         every = [results["suites"], *results.get("checkpoints", {}).values()]
         for record in (record for suites in every for record in suites.values()):
             if missing := SuiteRecord.__required_keys__ - record.keys():

@@ -25,6 +25,8 @@ _QUERIES = 64
 """Neighbouring queries of a row whose scores are written out at a time."""
 _ROW = 2**18
 """Most scores of so many queries, all heads together, that are written out."""
+MOST_SCORES = _ROW // _QUERIES
+"""Of one query, all heads together, that are written out."""
 _FEW = 8
 """So many queries of a row in half precision torch's kernel takes sooner: batched products copy their operands there."""
 _CHUNK = 2**19

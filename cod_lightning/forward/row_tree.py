@@ -70,7 +70,7 @@ def split_by_nodes(
 
     None where nodes are more than `most` of the tokens, a share.
 
-    Rows that begin alike come side by side, rows with the same key stay together.
+    Rows that begin alike come side by side; rows with the same key stay together, and in the order of an episode's turns.
     """
     rows = [row[:end] for row, end in zip(token_ids.cpu().numpy(), lengths.tolist(), strict=True)]
     order, common = branches(rows)
@@ -92,7 +92,7 @@ def split_by_nodes(
             parts.append([])
             chosen, num_nodes, num_tokens = [], 0, 0
             further = _further(places, chosen, common, rows, order)
-        parts[-1] += some
+        parts[-1] += sorted(some)
         chosen, num_nodes, num_tokens = sorted([*chosen, *places]), num_nodes + further, num_tokens + size
     return [torch.tensor(part, dtype=torch.long, device=lengths.device) for part in parts]
 

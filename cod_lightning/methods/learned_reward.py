@@ -57,10 +57,10 @@ class PartlyKnown(Reward):
         key = "data.rewards.PartlyKnown.transcripts"
         try:
             groups = transcript.read(Path(self.transcripts))
-        except DataError as error:
+            solves = [(one, g.pack.tasks[one.position]) for g in groups for life in g.lifecycles for one in life.solves]
+        except (DataError, IndexError) as error:
             expected = f"lifecycles/train.jsonl of a run ({error})"
             raise ConfigError(key, self.transcripts, expected, "Null learns nothing.") from None
-        solves = [(one, g.pack.tasks[one.position]) for g in groups for life in g.lifecycles for one in life.solves]
         known = [one for one, task in solves if one.success is not None and self.is_known(task)]
         if len({one.success for one in known}) < 2:
             expected = f"transcripts in which known tasks were solved and failed, not {len(known)} with one outcome"

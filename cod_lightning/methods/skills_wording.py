@@ -13,6 +13,8 @@ from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, Natura
 from cod_lightning.contexts.hint_wording import suggested_length
 from cod_lightning.types import Episode, Message, Role
 
+_SKILL = re.compile(r"skill\s++(?>(.+?)(?<=\s)\|)(.*?\s)\|(\s.*)", re.IGNORECASE)
+"""Nothing of it is tried again: over a line of spaces that would take time to the power of three, and hours."""
 NONE = "none"
 """What is chosen where no skill fits; no skill has this name."""
 
@@ -131,8 +133,8 @@ class NaturalSkills(NaturalOperations):
             return SkillOperation(KEEP)
         if found := re.fullmatch(r"remove\s+(\S+)", text, re.IGNORECASE):
             return SkillOperation("remove", found[1].lower())
-        if found := re.fullmatch(r"skill\s+(.+?)\s+\|(.*?\s)\|(\s.*)", text, re.IGNORECASE):
-            return SkillOperation("skill", found[1], found[2].strip(), found[3].strip())
+        if found := _SKILL.fullmatch(text):
+            return SkillOperation("skill", found[1].rstrip(), found[2].strip(), found[3].strip())
         expected = "not an operation; expected skill NAME | WHEN | STEPS, remove NAME or keep"
         return SkillOperation(KEEP, steps=text, malformed=expected)
 

@@ -59,7 +59,7 @@ class LoRAPolicy(PretrainedPolicy):
                 "model.policy.path",
                 "null",
                 "a folder, hub name or GGUF file",
-                "Name one, or set warm_start, which writes one.",
+                "Name one, or set warm_start.policy, over which a warm start trains it, as in experiment/qlora_smoke.",
             )
         return super().tokenizer(words)
 

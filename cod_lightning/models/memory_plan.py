@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cod_lightning.forward.attention import MOST_SCORES
 from cod_lightning.forward.row_tree import MOST_ALIKE
 from cod_lightning.models.sizes import ModelSizes, RunSizes
 
@@ -132,6 +133,19 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     if run.on_gpu:
         items.append(MemoryItem("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
     else:
+        of_each = 4 if run.activation_bytes == 4 else 4 + run.activation_bytes  # softmax in float32, and rounded
+        scores = of_each * min(model.num_heads * run.longest_row, MOST_SCORES)
+        layers = 1 if run.gradient_checkpointing else model.num_layers
+        items.append(
+            MemoryItem(
+                "attention scores",
+                run.num_tokens * layers * scores,
+                "of rows short enough to write them out",
+                "lower model.token_budget",
+                False,
+                (TRAINING,),
+            )
+        )
         gaps = (0.6 if adapter else 0.1) * activations(model, run, run.num_tokens)
         items.append(MemoryItem("gaps between them", gaps, "freed memory is kept; measured", "", False, (TRAINING,)))
         items.append(MemoryItem("Python and libraries", run.own_bytes, "as this process is now", "", False))

@@ -18,6 +18,8 @@ class ModelSizes:
     num_adapter_weights: int
     num_layers: int
     hidden: int
+    num_heads: int
+    """Query heads."""
     query: int
     """Query heads times their width."""
     key_value: int
@@ -52,6 +54,8 @@ class RunSizes:
     gradient_checkpointing: bool = False
     num_tokens: int
     """That a micro-batch puts through the model, about."""
+    longest_row: int = 0
+    """Tokens of it."""
     shares: bool = True
     """Whether rows share what goes through the model; attention has copies of their keys and values, up to `MOST_ALIKE` of one."""
     scores_bytes: int
@@ -93,6 +97,7 @@ def sizes_of(model: PreTrainedModel, rank: int = 0, targets: list[str] | None = 
         num_adapter_weights=num_adapter,
         num_layers=config.num_hidden_layers,
         hidden=config.hidden_size,
+        num_heads=heads,
         query=heads * width,
         key_value=(getattr(config, "num_key_value_heads", None) or heads) * width,
         intermediate=config.intermediate_size,

@@ -1,6 +1,7 @@
 """The model card of an exported policy: what it is, how it was trained, what was measured, how to use it."""
 
 import re
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,7 +102,8 @@ def base_policy(config: dict[str, Any]) -> str:
     name = policy["class_path"].rpartition(".")[2]
     begun = settings.get("path") or settings.get("weights") or f"{name}, from random numbers"
     warm = config.get("warm_start")
-    return f"{begun}, after a warm start of {warm['num_updates']:,} updates" if warm else str(begun)
+    number = warm.get("num_updates") if isinstance(warm, dict) else None
+    return f"{begun}, after a warm start of {number:,} updates" if isinstance(number, int) else str(begun)
 
 
 def settings(config: dict[str, Any]) -> str:
@@ -125,7 +127,7 @@ def _commands(config: dict[str, Any]) -> str:
     if key is None:
         return ""
     policy = f"--config DIR/run_config.yaml --model.policy.{key} DIR"
-    engine = config["data"]["engine"]["class_path"]
+    engine = shlex.quote(str(config["data"]["engine"]["class_path"]))  # a checkpoint of others may say anything
     return "\n".join(
         [
             f"python -m cod_lightning test {policy}                          # the suites of its run",

@@ -181,4 +181,5 @@ def _float(text: object) -> float | None:
 
 def _natural(column: str) -> list[tuple[int, str]]:
     """Numbers in a name count as numbers: position_10 comes after position_9."""
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", column)]
+    pieces = ((piece.lstrip("0") if piece.isdecimal() else None, piece) for piece in re.split(r"(\d+)", column))
+    return [(-1, piece) if digits is None else (len(digits), digits) for digits, piece in pieces]

@@ -15,8 +15,9 @@ _SAME_FIRST_WORD = 0.5
 """Similarity of two entries that begin alike, such as with the same number or key, beside the share of words in common."""
 _LEAST_SIMILARITY = 0.5
 """Below it an entry is removed and another one added."""
-_MOST_PAIRS = 250_000
-"""Pairs of entries that are compared; texts with more have all their entries removed and added, since comparing takes too long."""
+_MOST_PAIRS = 40_000
+"""Pairs of entries that are compared between the first and the last that differ; of more, all there are removed and added, since
+comparing may take their number to the power of 1.5."""
 
 
 class ChangeKind(StrEnum):
@@ -47,8 +48,24 @@ def entry_changes(before: str, after: str) -> list[EntryChange]:
     [('replaced', '1. red is up', '1. red is left'), ('kept', '2. blue is down', '2. blue is down'), ('added', '', '3. be quick')]
     """
     old, new = _lines(before), _lines(after)
+    start = _num_alike(old, new)
+    end = _num_alike(old[start:][::-1], new[start:][::-1])
+    first, last = (
+        [EntryChange(ChangeKind.KEPT, entry, entry) for entry in of] for of in (old[:start], old[len(old) - end :])
+    )
+    return [*first, *_changes(old[start : len(old) - end], new[start : len(new) - end]), *last]
+
+
+def _num_alike(old: list[str], new: list[str]) -> int:
+    """How many entries both begin with."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _changes(old: list[str], new: list[str]) -> list[EntryChange]:
+    """As `entry_changes`, of texts whose first entries differ, and whose last."""
     changes: list[EntryChange] = []
-    if old != new and len(old) * len(new) > _MOST_PAIRS:
+    if len(old) * len(new) > _MOST_PAIRS:
         changes += (EntryChange(ChangeKind.REMOVED, entry, "") for entry in old)
         return [*changes, *(EntryChange(ChangeKind.ADDED, "", entry) for entry in new)]
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

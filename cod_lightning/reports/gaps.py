@@ -72,7 +72,8 @@ class LogprobFile:
                     record = policy_logprobs.load(line)
                     self._places.setdefault((record.step, record.pack), []).append(place)
                 except DataError as error:
-                    self.left_out[str(error)] += bool(line.strip())
+                    if line.strip():  # a run that goes on begins with a blank one
+                        self.left_out[str(error)] += 1
                 place += len(line)
 
     def _records(self, played: PlayedGroup) -> Iterator[PolicyLogprobs]:

@@ -156,6 +156,8 @@ def score_of(answer: ChatAnswer) -> float:
 @cache
 def _rubric(path: str, where: str) -> str:
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise ValueError("it is no file")  # a device would be read for ever
         raw = Path(path).read_bytes()
         text = raw.decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:

@@ -128,7 +128,7 @@ class _Server:
         async def answer(body: bytes) -> web.StreamResponse:
             try:
                 asked = msgspec.json.decode(body, type=_TokenRequest)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise BadRequest(f"the body is no token request: {error}") from None
             turn = await self.recorder.tokens(asked.token_ids, asked.sampling_params.max_tokens)
             scored = zip(turn.action_ids, turn.behaviour_logprobs, strict=True)

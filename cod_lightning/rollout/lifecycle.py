@@ -140,7 +140,10 @@ class Life:
         if episode.reward is not None and lost is not None:
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
         elif episode.reward is not None:
-            paid = summed(paid, episode.parts | parts, [])
+            own = (
+                {"world" if episode.kind is EpisodeKind.SOLVE else "context": episode.reward} if episode.reward else {}
+            )
+            paid = summed(paid, (episode.parts or own) | parts, [])
         own = any(one is episode for one in self.episodes)
         if not own and episode.status is not EpisodeStatus.SKIPPED:  # which a control leaves out
             raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")

@@ -103,6 +103,8 @@ def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = 
 def read(path: Path) -> list[Group]:
     """All groups of the file. Raises `DataError` where it is missing or damaged."""
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no file")  # a device would be read for ever
         with path.open(encoding="utf-8") as file:
             return load(file, source=str(path))
     except (OSError, UnicodeDecodeError) as error:

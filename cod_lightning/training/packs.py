@@ -240,7 +240,7 @@ class TrainingPacks:
         return answering(self._error, f"a source that {expected or f'answers `{method}`'}")
 
     def _error(self, expected: str) -> ConfigError:
-        remedy = "Correct the source, or choose source=Uniform; the run goes on with --ckpt_path last."
+        remedy = "Correct the source, or choose source=Uniform; the run goes on with --ckpt_path auto."
         return ConfigError("data.source", type(self.source).__name__, expected, remedy)
 
 

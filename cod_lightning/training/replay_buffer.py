@@ -229,7 +229,7 @@ class ReplayBuffer:
         return answering(self._error, f"a replay that answers `{method}`")
 
     def _error(self, expected: str) -> ConfigError:
-        remedy = "Correct the replay, or leave data.replay out; the run goes on with --ckpt_path last."
+        remedy = "Correct the replay, or leave data.replay out; the run goes on with --ckpt_path auto."
         return ConfigError("data.replay", type(self.replay).__name__, expected, remedy)
 
 

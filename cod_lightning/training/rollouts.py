@@ -280,11 +280,12 @@ class TrainingRollouts:
         return [next(of_ranks[one.rank]) for one in packs]
 
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
-        """The packs of each update: in their order in the first pass, shuffled anew for every further one; or the episodes with an
-        advantage, shuffled for every pass and dealt out as evenly as can be."""
+        """The packs of each update: in their order in the first pass, shuffled anew for every further one; or the episodes that are
+        trained on, shuffled for every pass and dealt out as evenly as can be."""
         shares: list[list[int]] = []
-        known = (~credit.advantages.isnan()).nonzero().squeeze(1).tolist()
-        all_of_it = known if self.shuffle_episodes else range(self.packs_per_rollout)
+        all_of_it = (
+            credit.trained.nonzero().squeeze(1).tolist() if self.shuffle_episodes else range(self.packs_per_rollout)
+        )
         for done in range(self.passes_per_rollout):
             order = list(all_of_it)
             if done or self.shuffle_episodes:

@@ -45,7 +45,7 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -
     mask = batch.known
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
-    marked = _marked(loss, tokens, seed)
+    marked = _marked(loss, tokens, batch.episode, seed)
     counts = gathered((int(mask.sum()), len(torch.unique(batch.episode[there]))))
     needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
     return Update(
@@ -57,20 +57,22 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -
     )
 
 
-def _marked(loss: PolicyLoss, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
-    """Every rank chooses out of all ranks' tokens, put into one row in the order of ranks, and keeps what is its own."""
+def _marked(loss: PolicyLoss, tokens: UpdateTokens, episode: Int[Tensor, " B"], seed: int) -> Bool[Tensor, "B T"]:
+    """Every rank chooses out of all ranks' tokens, put into one row in the order of episodes, and keeps what is its own."""
     mask = tokens.action_mask
     out = torch.zeros_like(mask)
     if type(loss).mark is PolicyLoss.mark:
         return out
-    own = torch.stack([tokens.behaviour_logprobs[mask].double(), tokens.advantages[mask].double()]).cpu()
-    parts = gathered(own)
-    behaviour, advantages = torch.cat(parts, dim=1)[:, None]
+    of_tokens = tokens.behaviour_logprobs, tokens.advantages, episode[:, None].expand_as(mask)
+    parts = gathered(torch.stack([values[mask].double() for values in of_tokens]).cpu())
+    every = torch.cat(parts, dim=1)
+    order = every[2].argsort(stable=True)
+    behaviour, advantages = every[:2, order][:, None]
     whole = UpdateTokens(
         behaviour_logprobs=behaviour, advantages=advantages, action_mask=torch.ones_like(behaviour).bool()
     )
-    chosen = loss.mark(whole, seed)[0].split([part.shape[1] for part in parts])[rank()]
-    out[mask] = chosen.to(out.device)
+    chosen = torch.empty_like(order, dtype=torch.bool).index_copy(0, order, loss.mark(whole, seed)[0])
+    out[mask] = chosen.split([part.shape[1] for part in parts])[rank()].to(out.device)
     return out
 
 

@@ -36,7 +36,7 @@ class TopicScripted(Scripted):
 
 
 class TopicInTask(InTask):
-    """What the notes does within a task."""
+    """What the notes do within a task."""
 
     def on_turn(self, state, response, tokens):
         if asked := re.search(r"<look>(\w+)</look>\s*$", response):

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from cod_lightning.callbacks.loggers import MetricsFile, rows_before
+from cod_lightning.errors import DataError
 
 
 def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
@@ -14,6 +15,12 @@ def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
     assert rows_before(path, 2) == [["a", "step", "b"], ["1", "0", "2"], ["1", "1", "2"]]
     path.write_text("")
     assert rows_before(path, 2) == []
+    path.write_text(f"step,a\n0,1\nx,1\n-,1\n{'9' * 5000},1\n1,2\n")
+    assert rows_before(path, 2) == [["step", "a"], ["0", "1"], ["1", "2"]]
+    for damaged in (b"step,a\n0,\xff\n", b"step,a\n0," + b"x" * 200_000):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="Move it away"):
+            rows_before(path, 2)
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from msgspec import structs
 from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
+from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
-from tests.small_fit import Updates, small_fit
+from tests.small_fit import Updates, quiet_trainer, small_data, small_fit, small_policy
 
 
 class BentEngine(TransformersEngine):
@@ -40,6 +41,15 @@ def test_a_true_engine_gives_figures_and_no_warning(tmp_path):
         assert 0 <= logged["train/mismatch_kl"] < 1e-8
         assert logged["train/mismatch_ess"] == pytest.approx(1.0)
         assert logged["train/max_logprob_gap"] >= logged["train/logprob_gap"]
+
+
+def test_a_validation_within_a_rollout_is_not_taken_for_a_gap_of_the_engine(tmp_path):
+    recorder, guard = Updates(), MismatchGuard(warn_at=1e-6)
+    trainer = quiet_trainer(tmp_path, WeightSync(), guard, recorder, max_epochs=2, limit_train_batches=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        trainer.fit(GRPOModule(small_policy(), lr=0.1), small_data())
+    assert [logged["train/mismatch_kl"] < 1e-8 for logged in recorder.values] == [True, True]
 
 
 def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run(tmp_path):

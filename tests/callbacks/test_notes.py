@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 import torch
 
 from cod_lightning.callbacks import Notes, WeightSync
@@ -30,6 +31,7 @@ def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_remedy(tmp_p
     assert "Raise data.max_new_tokens" in cut
 
 
+@pytest.mark.slow
 def test_rewards_that_are_equal_are_noted_once_from_the_third_rollout_on_also_over_a_resume(tmp_path, capsys):
     assert not noted(tmp_path, Equal(max_turns=1), 16, capsys, rollouts=2)
     seen, again = Notes(), Notes()

@@ -94,7 +94,7 @@ def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     callback._start("fit", "updates", 8)
     callback.begin("train", 4, 2)
-    for finished in range(1, 5):
+    for finished in (1, 2):
         one = lifecycle("p", (True, True))
         for episode in one.episodes:
             callback.episode(episode)

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,36 @@ def test_the_metadata_of_shards_runs_nothing(tmp_path: Path, function: str, caps
         read_checkpoint(tmp_path / "last.ckpt").weights()
     assert not proof.exists()
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_metadata_of_shards_changes_no_class(tmp_path: Path) -> None:
+    sharded(tmp_path / "last.ckpt", model())
+    harmful = b"\x80\x04cpathlib\nPosixPath\nN}V__cod__\nI1\ns\x86b."
+    (tmp_path / "last.ckpt" / ".metadata").write_bytes(harmful)
+    with pytest.raises(DataError, match="it changes a class, which no checkpoint holds"):
+        read_checkpoint(tmp_path / "last.ckpt")
+    assert not hasattr(Path, "__cod__")
+
+
+def test_a_compressed_checkpoint_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    torch.save(content(model()), tmp_path / "last.ckpt")
+    with zipfile.ZipFile(tmp_path / "last.ckpt") as archive, zipfile.ZipFile(tmp_path / "bomb.ckpt", "w", 8) as bomb:
+        for name in archive.namelist():
+            bomb.writestr(name, archive.read(name) + bytes(2**20) * name.endswith("data.pkl"))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_checkpoint(tmp_path / "bomb.ckpt")
+
+
+@each("part", ["cod_lightning", "run_config"])
+def test_a_config_that_would_be_endless_where_it_is_written_out_is_refused(tmp_path: Path, part: str) -> None:
+    shared: list[Any] = ["a"]
+    for _ in range(40):
+        shared = [shared, shared]
+    harmful = {"version": shared} if part == "cod_lightning" else RUN | {"config": {"data": {"x": shared}, "model": {}}}
+    torch.save(content(model()) | {part: harmful}, tmp_path / "last.ckpt")
+    with pytest.raises(DataError, match=r"it is damaged .*more than 100,000 values"):
+        read_checkpoint(tmp_path / "last.ckpt")
 
 
 @pytest.mark.filterwarnings("ignore")

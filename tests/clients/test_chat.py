@@ -20,6 +20,7 @@ from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.hostile_text import WIDELY_KNOWN
 from cod_lightning.types import Message, Role
+from tests.cases import each
 from tests.chat_server import ChatServer, Reply, said
 
 KEY = "sk-very-secret-0123456789"
@@ -127,8 +128,9 @@ TROUBLE = {
 }
 
 
-@pytest.mark.parametrize("kind", TROUBLE)
+@each("kind", TROUBLE)
 def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog):
+    caplog.clear()
     caplog.set_level(logging.DEBUG)
     replies = iter([said("up"), TROUBLE[kind]])
     with ChatServer(lambda content: next(replies)) as server:
@@ -269,7 +271,7 @@ def test_a_client_travels_to_another_process():
     assert str(failure) == "timeout: no answer"
 
 
-@pytest.mark.parametrize(
+@each(
     ("settings", "key"),
     [
         ({"model": None}, "model"),

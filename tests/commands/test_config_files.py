@@ -33,6 +33,12 @@ def test_a_file_comes_before_a_shipped_config_of_that_name(tmp_path):
     assert find_config("smoke.yaml").resolve() == tmp_path / "smoke.yaml"
 
 
+def test_a_path_that_is_missing_is_not_answered_with_a_name_unlike_it():
+    with pytest.raises(ConfigError) as refused:
+        find_config("runs/none/config.yaml")
+    assert "Did you mean" not in str(refused.value)
+
+
 def test_groups_are_not_offered_as_configs():
     assert "quickstart" in config_names()
     assert not [name for name in config_names() if name.startswith(("env/", "model/", "recipe/"))]
@@ -178,11 +184,13 @@ def test_a_class_keeps_its_options_where_it_is_named_again_and_a_namesake_has_no
     assert ("init_args" in made) is kept
 
 
-def test_configs_are_merged_in_their_order_whatever_is_typed_between_them(tmp_path):
+def test_configs_are_merged_in_their_order_above_their_defaults_whatever_is_typed_between_them(tmp_path):
     (tmp_path / "one.yaml").write_text("model: {lr: 1.0, scale: group}\n")
     (tmp_path / "two.yaml").write_text("model: {lr: 2.0}\n")
     found = composed_of("--config", "one.yaml", "--model.lr=3", "--config", "two.yaml")
     assert found == {"model": {"lr": 2.0, "scale": "group"}}
+    (tmp_path / "mine.yaml").write_text("defaults: [/smoke@_global_]\nmodel: {lr: 0.5}\n")
+    assert composed_of("--config", "mine.yaml")["model"]["lr"] == 0.5
 
 
 def test_a_word_that_belongs_to_no_key_is_met_with_the_config_of_that_name():
@@ -214,11 +222,6 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added():
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
     (word,) = expand([*typed]).argv
     assert word.replace("init_args.", "") == "--data.env.max_turns=3"
-
-
-def test_what_a_file_says_itself_stands_above_its_defaults_however_these_are_written(tmp_path):
-    (tmp_path / "mine.yaml").write_text("defaults: [/smoke@_global_]\nmodel: {lr: 0.5}\n")
-    assert composed_of("--config", "mine.yaml")["model"]["lr"] == 0.5
 
 
 def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path):

@@ -37,12 +37,11 @@ def test_entries_removed_added_and_replaced_are_listed(state: list[str], capsys:
     assert lines[-4:] == ["- 2. blue is down", "- 1. red is up", "+ 1. red is left", "+ 3. be quick"]
 
 
-def test_an_empty_context_is_shown_as_such(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_context_and_a_version_beside_itself_are_shown(
+    state: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["context", "show", *state, "--version", "0"]) == 0
     assert capsys.readouterr().out == "(empty)\n"
-
-
-def test_a_version_has_the_same_entries_as_itself(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "diff", *state, "--old", "2", "--new", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "versions 2 and 2 have the same entries"
 
@@ -55,3 +54,13 @@ def test_an_agent_that_is_deployed_is_not_reverted_meanwhile(
         assert main(["context", "show", *state]) == 0
     assert "expected a folder in which no other deploy runs" in capsys.readouterr().err
     assert main(["context", "revert", *state, "--version", "1"]) == 0
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_a_question_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1e300)
+    ContextStore(tmp_path).close()
+    monkeypatch.undo()
+    assert main(["context", "log", "--state", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["0", "?", "start"]

@@ -35,8 +35,11 @@ def config_after(argv: list[str]) -> dict:
     return yaml.safe_load(Path(path).read_text())
 
 
-def test_the_shipped_suites_are_these() -> None:
+def test_the_shipped_suites_are_these_longer_packs_are_8_16_and_32_tasks_long_and_a_world_goes_by_its_name() -> None:
     assert [*files_of("suite")] == SHIPPED
+    assert [suite.pack_size for suite in built(read_suites("longer_packs"))] == [8, 16, 32]
+    (_, alchemy, *_) = read_suites("setting_a")
+    assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
 
 
 @each("name", SHIPPED)
@@ -46,15 +49,6 @@ def test_a_shipped_suite_builds_and_says_what_it_is(name: str) -> None:
         assert suite.num_packs == 500
     path = config_folder() / "suite" / f"{name}.yaml"
     assert path.read_text().startswith("# ")
-
-
-def test_longer_packs_are_8_16_and_32_tasks_long() -> None:
-    assert [suite.pack_size for suite in built(read_suites("longer_packs"))] == [8, 16, 32]
-
-
-def test_a_shipped_world_goes_by_its_name() -> None:
-    (_, alchemy, *_) = read_suites("setting_a")
-    assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
 
 
 def test_a_suite_in_a_config_takes_a_shipped_world_whole(tmp_path: Path) -> None:

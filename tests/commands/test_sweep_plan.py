@@ -30,11 +30,12 @@ def test_every_combination_is_a_job(jobs):
     ]
 
 
-def test_a_job_has_every_key_of_its_own_in_its_config(jobs):
+def test_a_job_has_every_key_of_its_own_in_its_config_and_its_folder_says_what_it_is(jobs):
     fit = jobs[0].config
     assert (fit["seed_everything"], fit["torch_threads"], fit["sampled_token_budget"]) == (1, 1, 5000)
     assert fit["model"]["credit"]["class_path"].endswith("EpisodeCredit")
     assert jobs[2].config["model"]["credit"]["class_path"].endswith("TaskCredit")
+    assert Path(jobs[0].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
 
 
 def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
@@ -105,10 +106,6 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
         main(["fit", "--config", str(path), "--print_config"])
     assert not ended.value.code
     assert "hydra" not in jobs[0].config
-
-
-def test_the_folder_says_what_the_job_is(jobs):
-    assert Path(jobs[0].folder).name.startswith("smoke,credit=EpisodeCredit,seed=1-")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Device meshes are filled in or refused before anything is built."""
 
+import logging
 import os
 import signal
 import socket
@@ -12,9 +13,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from jsonargparse import Namespace
+from lightning.pytorch.profilers import SimpleProfiler
 from torch.distributed import TCPStore
 
 from cod_lightning.commands import trainer_settings
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.trainer_settings import (
     check_started,
     num_processes,
@@ -191,3 +194,13 @@ def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monk
     with pytest.raises(type(error)), trainer_settings.ending_together(trainer):  # type: ignore[arg-type]
         raise error
     assert (quick.wait(5), stuck.wait(5), trainer.strategy.launcher.procs) == (0, -signal.SIGKILL, [])
+
+
+def test_what_a_profiler_measured_is_shown(monkeypatch):
+    logger, shown = logging.getLogger("lightning.pytorch.profilers"), list[str]()
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", lambda record: shown.append(record.getMessage()))
+    monkeypatch.setattr(logger, "handlers", [handler])
+    quieten()
+    SimpleProfiler().describe()
+    assert shown

@@ -121,7 +121,7 @@ def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
     assert (parsed.env.max_turns, parsed.index, parsed.note) == (4, 3, "epoch=3.ckpt")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "key", "value"),
     [
         ("levers", "max_turns", "0"),

@@ -87,7 +87,7 @@ def test_a_state_of_another_mechanism_or_version_is_refused_in_one_line(name):
         with pytest.raises(DataError, match=rf"is of \w+ version [17]; data\.context is {of} version 1") as caught:
             beside(mechanism, Stored).load(text)
         assert len(str(caught.value).splitlines()) == 1
-    for damaged in (own[:-3], "[]", own.replace('"state":', '"state":[0],"was":')):
+    for damaged in (own[:-3], "[]", "[" * 100_000, own.replace('"state":', '"state":[0],"was":')):
         with pytest.raises(DataError, match="damaged") as caught:
             beside(mechanism, Stored).load(damaged)
         assert len(str(caught.value).splitlines()) == 1

@@ -6,7 +6,6 @@ import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
 from cod_lightning.contexts.base import Answer, InTask, Intervention, Scripted, beside
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
@@ -129,12 +128,6 @@ def test_it_does_within_a_task_what_the_mechanism_inside_does():
         == {"on_turn", "before_turn"}
         == beside(CompactingContext(HintContext()), InTask).hooks()
     )
-
-
-@each("key", ["forbidden", "kept"])
-def test_what_is_no_regular_expression_is_refused(key):
-    with pytest.raises(ConfigError, match=f"data.context.{key} is .*expected regular expressions"):
-        CheckedContext(HintContext(), **{key: ["("]})
 
 
 @each("text", SPELLINGS.values())

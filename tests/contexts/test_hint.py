@@ -1,6 +1,5 @@
 """The hint: how it is shown, asked for, parsed and paid, in both wordings."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ NATURAL = ("--- Start of updated hints ---", "--- End of updated hints ---")
 COMPACT = ("<hints>", "</hints>")
 DELIMITERS = {"natural": NATURAL, "compact": COMPACT}
 SPECIAL = frozenset({"<|im_start|>", "<|im_end|>", "<eos>"})
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 # any unicode, lone surrogates included, with the dangerous spellings made likely
 PIECES = st.one_of(st.text(), st.sampled_from([*NATURAL, *COMPACT, *SPECIAL, "---", "\n", "`" * 5, "\ud800"]))
 HOSTILE = st.lists(PIECES, max_size=8).map("".join)
@@ -51,13 +50,10 @@ def test_the_first_task_shows_no_hint(protocol):
     assert shown(context, "lake", "") == "lake"
 
 
-def test_natural_rules_come_first_then_the_hint_then_the_length():
+def test_rules_come_first_then_the_hint_then_the_length_and_in_words_no_limit_is_told():
     text = shown(HintContext(response_limit=321), "THE RULES", "- 1 is up")
     assert text.startswith("THE RULES\n\n")
     assert text.index("THE RULES") < text.index("- 1 is up") < text.index("321")
-
-
-def test_a_compact_hint_follows_the_rules_as_words_and_no_limit_is_told():
     assert shown(HintContext("compact", response_limit=77), "lake", "1=up 2=?") == "lake 1=up 2=?"
 
 
@@ -75,14 +71,11 @@ def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_
     assert [f"## Step {i}\n" in user.content for i in (0, 1, 2, 3)] == [False, True, True, False]
 
 
-def test_the_natural_request_shows_both_delimiter_lines_and_the_limit():
+def test_the_natural_request_shows_delimiters_limit_and_rules_without_sections_of_hint_and_length():
     system, _ = opened(HintContext(response_limit=321), "RULES", solved())
     assert "\n".join((NATURAL[0], "(your hints)", NATURAL[1])) in system.content
     assert "321" in system.content
     assert "321" not in opened(HintContext(response_limit=None), "RULES", solved())[0].content
-
-
-def test_the_request_shows_the_rules_without_hint_and_length_sections():
     user = opened(HintContext(response_limit=321), "RULES", solved(hint="OLDHINT"))[1].content
     assert "321" not in user
     assert user.count("OLDHINT") == 1
@@ -150,8 +143,12 @@ def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
     assert (found.state.text, found.reward, found.parsed, found.reason) == ("1=up 2=?", 0.0, True, "")
 
 
-def test_the_compact_response_is_a_single_line_of_words():
+def test_the_compact_response_is_a_line_of_words_and_delimiter_lines_that_share_dashes_do_not_parse():
     assert beside(HintContext("compact"), Scripted).write("1=up 2=?", ()) == "<hints> 1=up 2=? </hints>"
+    shared_ends = "--- Start of updated hints --- End of updated hints ---"
+    shared_starts = f"--- Start of updated hints --- Start of updated hints ---\na\n{NATURAL[1]}"
+    assert "does not come after" in read(HintContext(), shared_ends).reason
+    assert "occurs 2 times" in read(HintContext(), shared_starts).reason
 
 
 @PROTOCOLS
@@ -177,13 +174,6 @@ def test_a_broken_rule_is_named_and_costs_the_penalty(protocol, shape, rule):
     found = read(HintContext(protocol, penalty=0.25), shape.format(s=s, e=e, other_s=other_s, other_e=other_e))
     assert (found.parsed, found.reward) == (False, -0.25)
     assert rule in found.reason
-
-
-def test_delimiter_lines_that_share_their_dashes_do_not_parse():
-    shared_ends = "--- Start of updated hints --- End of updated hints ---"
-    shared_starts = f"--- Start of updated hints --- Start of updated hints ---\na\n{NATURAL[1]}"
-    assert "does not come after" in read(HintContext(), shared_ends).reason
-    assert "occurs 2 times" in read(HintContext(), shared_starts).reason
 
 
 @PROTOCOLS

@@ -21,8 +21,8 @@ from tests import records
 from tests.asked import LetterTokens
 from tests.cases import each
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
-KINDS = pytest.mark.parametrize("kind", [NotebookContext, EpisodesContext])
+PROTOCOLS = each("protocol", ["natural", "compact"])
+KINDS = each("kind", [NotebookContext, EpisodesContext])
 GIVEN = {"natural": "[handed over before the first task]", "compact": "@given"}
 LATER = {"natural": "[written after task 6, which was not solved]", "compact": "@6 @unsolved"}
 

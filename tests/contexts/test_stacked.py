@@ -11,7 +11,6 @@ from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.methods.constant_state import ConstantStateContext
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
@@ -23,7 +22,7 @@ from cod_lightning.types import EpisodeKind, Split
 from tests.asked import answered, shown
 from tests.cases import each
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 
 
 def stacks(protocol):
@@ -37,7 +36,7 @@ def stacks(protocol):
     }
 
 
-STACKS = pytest.mark.parametrize("name", stacks("natural"))
+STACKS = each("name", stacks("natural"))
 
 
 @pytest.mark.parametrize("protocol", ["natural", pytest.param("compact", marks=pytest.mark.slow)])
@@ -70,13 +69,14 @@ def test_a_task_is_shown_every_part_in_their_order():
     assert text.count("one fact") == 2
 
 
-def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds():
-    context = StackedContext([HintContext(penalty=0.2), NotebookContext(penalty=0.3)])
+@each("order", [1, -1])
+def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds(order):
+    context = StackedContext([HintContext(penalty=0.2), NotebookContext(penalty=0.3)][::order])
     good = beside(HintContext(), Scripted).write("new hint", ())
-    found = answered(context, [good, "no block"], state=beside(context, Scripted).adopt("old"))
+    found = answered(context, [good, "no block"][::order], state=beside(context, Scripted).adopt("old"))
     assert (found.parsed, found.reward) == (False, -0.3)
     assert found.reason.startswith("NotebookContext: ")
-    assert context.text(found.state) == "HintContext:\nnew hint\nNotebookContext:\n1. old"
+    assert context.text(found.state) == "\n".join(["HintContext:\nnew hint", "NotebookContext:\n1. old"][::order])
 
 
 def test_each_part_s_store_is_checked_by_the_part_itself():
@@ -99,21 +99,6 @@ def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
     solves = [one for one in group.lifecycles[0].episodes if one.kind is EpisodeKind.SOLVE]
     assert [solve.reward for solve in solves] == [1.0] * 4
     assert sum(skill.uses for skill in solves[-1].state_after.states[1].skills) == 3
-
-
-@each(
-    ("parts", "message"),
-    [
-        ([], "parts is empty; expected at least two"),
-        ([HintContext()], "parts is HintContext; expected at least two"),
-        ([HintContext(), HintContext()], "expected mechanisms of different classes"),
-        ([SkillsContext(), type("Other", (SkillsContext,), {})()], "at most one that answers within tasks"),
-        ([HintContext(), ConstantStateContext()], "leave a task's history alone, unlike ConstantStateContext"),
-    ],
-)
-def test_stacks_that_cannot_work_are_named(parts, message):
-    with pytest.raises(ConfigError, match=message):
-        StackedContext(parts)
 
 
 def test_a_part_with_rules_over_it_is_a_part_as_the_one_inside_is():

@@ -20,5 +20,6 @@ def test_a_first_context_is_a_text_or_a_state_and_all_else_is_the_mechanism_insi
     assert beside(started, Stored).load(beside(started, Stored).dump(started.empty())) == started.empty()
     with pytest.raises(DataError, match=r"is of HintContext version 1; data\.context is NotebookContext"):
         StartedContext(NotebookContext(), str(other))
-    with pytest.raises(ConfigError, match=r"data\.context\.first is .*none.md; expected a file of text"):
-        StartedContext(HintContext(), str(tmp_path / "none.md"))
+    for path in (str(tmp_path / "none.md"), "/dev/null"):
+        with pytest.raises(ConfigError, match=rf"data\.context\.first is {path}; expected a file of text"):
+            StartedContext(HintContext(), path)

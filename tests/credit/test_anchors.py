@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut
-from cod_lightning.credit.credited import AdaptiveRED
-from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
+from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, TermsAlone
+from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.credit.table import PerEpisode
 from tests.cases import each
 from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table, returns_of
@@ -69,9 +69,9 @@ def without_terms(table: CreditTable, rule) -> PerEpisode:
     return PerEpisode(values, returns.valid)
 
 
+@each("seed", range(3))
 @each("baseline", BASELINES)
 @each("rule", RULES)
-@each("seed", range(3))
 def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
     table = with_attempts(seed)
     found = credited(table, rule, baseline)
@@ -218,3 +218,37 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
     clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
     assert torch.equal(found.values, clean.values)
     assert torch.equal(found.attempts, clean.attempts)
+
+
+def test_a_context_is_worth_what_tasks_with_it_gain_over_those_without_where_both_are_known():
+    sums = {"total": [5.0, 0.0, 4.0], "count": [2, 0, 1], "total_without": [1.0, 3.0, 0.0], "count_without": [2, 1, 0]}
+    beside = Shared(**{name: torch.tensor(of) for name, of in sums.items()}, others=torch.zeros(3))
+    gained, known = context_worth(beside)
+    assert (gained.tolist(), known.tolist()) == ([2.0, 0.0, 0.0], [True, False, False])
+
+
+def test_where_terms_alone_train_rewards_of_attempts_have_no_say_either():
+    table = with_attempts(0)
+    found = credited(table, EpisodeCredit(), TermsAlone())
+    assert not found.whole.values.any()
+    assert torch.equal(found.attempts_valid, table.attempts.valid & table.attempts.same_context)
+
+
+def test_an_update_after_the_last_task_is_not_measured_by_attempts_that_were_made_before_it():
+    table = random_table(0, tasks=2, missing=0.0)
+    names = ("rewards", "valid", "action_counts")
+    longer = {name: getattr(table, name)[..., [0, 1, 2, 1]] for name in names}
+    ending = replace(table, kinds=torch.tensor([0, 1, 0, 1]), **longer)
+    of = torch.tensor([(g, k, 2) for g in range(3) for k in range(5)])
+    beside = AttemptTable(
+        of=of,
+        same_context=torch.zeros(15).bool(),
+        rewards=torch.linspace(0, 1, 15),
+        valid=torch.ones(15).bool(),
+        action_counts=torch.ones(15).long(),
+    )
+    alone, found = (
+        credited(one, TrajectoryCredit(), GroupMean()).values for one in (ending, replace(ending, attempts=beside))
+    )
+    torch.testing.assert_close(found[..., 3], alone[..., 3])
+    assert (found[..., 1] - alone[..., 1]).abs().min() > 0

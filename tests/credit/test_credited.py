@@ -103,8 +103,8 @@ def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on
     assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
 
 
-@pytest.mark.parametrize("kind", EpisodeKind)
-@pytest.mark.parametrize("reweight", [None, AdaptiveRED()], ids=["plain", "red"])
+@each("kind", EpisodeKind)
+@each("reweight", [None, AdaptiveRED()])
 def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):
     table = cube_table(rollout())
     both, one = (credited(table, TaskCredit(), GroupMean(), kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
@@ -188,7 +188,7 @@ def loop(lives, rule, k, e):
     return None if None in needed else sum(needed) / len(needed)
 
 
-@each("seed", range(20))
+@each("seed", range(6), slow=range(6, 20))
 @each("rule", [EpisodeCredit(), TaskCredit()])
 @each("baseline", [GroupMean(), LeaveOneOut()])
 def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_does(seed, rule, baseline):
@@ -270,3 +270,29 @@ def test_a_single_lifecycle_has_advantages_where_nothing_is_compared_and_none_el
         assert credited(table, TaskCredit(), baseline).valid.all() == known
         assert baseline.compares == (not known)
     assert not credited(table, TaskCredit(), TermsAlone(), reweight=AdaptiveRED()).tilted.any()
+
+
+@each("scale", ["none", "group", "batch"])
+def test_siblings_that_do_equally_well_have_no_advantage_however_large_their_rewards(scale):
+    rng = random.Random(0)
+    for number in range(60):
+        siblings, rewards = 2 + number % 7, [rng.uniform(-1e4, 1e4) * (e % 2 == 0) for e in range(7)]
+        own = [(k, e, None, True, e % 2, e // 2, rewards[e], 9) for k in range(siblings) for e in range(7)]
+        beside = [(k, 4, x, True, 0, 2, rewards[4], 9) for k in range(siblings) for x in range(3)]
+        for facts in (own, own + beside):
+            table = episode_table([[EpisodeFacts(*one) for one in facts]])
+            for baseline in (GroupMean(), LeaveOneOut()):
+                found = credited_entries(table, EpisodeCredit(), baseline, scale)
+                assert found.valid.all()
+                assert not found.values.any()
+                torch.testing.assert_close(found.group_returns, found.returns.values, rtol=0, atol=0)
+
+
+def test_packs_that_are_filtered_teach_a_critic_nothing_and_all_others_are_in_its_updates():
+    rewards = [[1.0, 1.0], [1.0, 0.0], [None, 0.0]]
+    table = episode_table([[EpisodeFacts(k, 0, None, True, 0, 0, r, 3) for k, r in enumerate(of)] for of in rewards])
+    for filtered, returns in ((False, [1, 1, 1, 0, None, 0]), (True, [None, None, 1, 0, None, None])):
+        found = credited_entries(table, EpisodeCredit(), GroupMean(), filtered=filtered, criticised=True)
+        known = [None if math.isnan(value) else value for value in found.known_returns.tolist()]
+        assert known == returns
+        assert found.trained.tolist() == [value is not None for value in returns]

@@ -30,8 +30,8 @@ STYLES = {
 }
 
 
+@each("seed", range(2), slow=range(2, 5))
 @each("style", STYLES)
-@each("seed", range(5))
 @each("tasks", [1, 2, 4])
 def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
     rule, aggregate, window = STYLES[style]

@@ -20,6 +20,7 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
+from tests.cases import each
 from tests.small_fit import Updates, quiet_trainer
 from tests.stubs import PlainContext
 
@@ -207,7 +208,7 @@ PROPOSE = {"program": ProposeAndSolve(solves=2)}
 LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
 
 
-@pytest.mark.parametrize(
+@each(
     ("env", "context", "options", "window", "said"),
     [
         (lake(), HINT, PROPOSE, 96, r"data\.program is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"),

@@ -113,13 +113,10 @@ def test_a_language_model_is_refused_a_world_in_single_words_beside_a_context_in
         RolloutDataModule(world, HintContext(), OpenAIEngine()).check_with(policy, elsewhere=True)
 
 
-def test_a_mechanism_whose_words_are_no_tuple_is_refused():
+def test_words_that_are_no_tuple_and_a_demonstrator_that_raises_are_named():
     data = DemonstrationDataModule(Levers(protocol="compact"), Listed("compact"))
     with pytest.raises(ConfigError, match=r"data\.context is Listed; .*TypeError: a list"):
         _ = data.words
-
-
-def test_a_demonstrator_that_raises_is_named_with_its_line():
     data = DemonstrationDataModule(Untaught(protocol="compact"), HintContext("compact"))
     with pytest.raises(ConfigError, match=r"data\.env is Untaught; .*KeyError: 'no notes', .*test_own_worlds\.py:\d+"):
         next(iter(data.train_dataloader()))

@@ -74,6 +74,7 @@ def test_a_world_without_reference_players_is_refused():
         sentences(WordWorld(), HintContext())
 
 
+@pytest.mark.slow
 def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs(monkeypatch):
     # a random model never answers in form: with the same reward for all there would be nothing to train
     monkeypatch.setattr(code_labels, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))

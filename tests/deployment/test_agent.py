@@ -55,13 +55,29 @@ def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
     assert "unknown" not in agent.context
 
 
+def test_a_record_of_another_task_is_refused_before_as_many_are_made_of_it(tmp_path):
+    agent, pack = _agent(tmp_path)
+    agent.solve(pack.tasks[0])
+    rows = agent.store._rows
+    *row, _ = rows.db.execute("SELECT * FROM episodes WHERE id = 1").fetchone()
+    assert '\\"position\\":0' in row[-1]
+    row[-1] = row[-1].replace('\\"position\\":0', '\\"position\\":1000000000000')
+    rows.db.execute("PRAGMA foreign_keys=OFF")
+    rows.db.execute("DELETE FROM episodes WHERE id = 1")
+    rows._insert("episodes", row)
+    agent.store.close()
+    again, _ = _agent(tmp_path)
+    with pytest.raises(DataError, match="the record of task 0 is that of another, 1000000000000"):
+        again.resume(list(pack.tasks[:1]))
+
+
 MECHANISMS = (
     *(MECHANISM, NotebookContext(response_limit=None), ConstantStateContext(), ActsContext(), SkillsContext()),
     *(CompactingContext(HintContext(), budget=60, summary_budget=20), EpisodesContext(), TranscriptContext()),
 )
 
 
-@each("mechanism", MECHANISMS)
+@each("mechanism", MECHANISMS[::3], slow=MECHANISMS)
 def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, mechanism):
     lives = []
     for name, stops in (("restarted", (2, 5, 6)), ("whole", ())):

@@ -3,6 +3,7 @@
 import json
 import random
 import sqlite3
+import struct
 
 import pytest
 from hypothesis import given
@@ -32,12 +33,6 @@ def _lived(folder, num: int) -> ContextStore:
         store.add(f"t{n}", _solve(n, reward=n / 10), 100.0 + n, None)
         store.add(f"t{n}", _update(n, f"note {n}"), 100.5 + n, "{}")
     return store
-
-
-def test_a_new_store_has_one_empty_version(tmp_path):
-    store = ContextStore(tmp_path / "deep" / "state")
-    assert [(v.version, v.text, v.reason, v.position) for v in store.versions()] == [(0, "", "start", None)]
-    assert store.num_solved() == 0
 
 
 def test_every_version_carries_its_task_and_reward_and_survives_reopening(tmp_path):
@@ -112,10 +107,13 @@ def test_another_policy_goes_on_where_that_is_asked_for_and_decides_from_then_on
         store.claim({"world": "doors", "policy": "b"}, new_policy=True)
 
 
-def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
+def test_no_store_is_made_where_it_should_be_there_and_a_new_one_has_one_empty_version(tmp_path):
     with pytest.raises(ConfigError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path, create=False)
     assert not list(tmp_path.iterdir())
+    store = ContextStore(tmp_path / "deep" / "state")
+    assert [(v.version, v.text, v.reason, v.position) for v in store.versions()] == [(0, "", "start", None)]
+    assert store.num_solved() == 0
 
 
 @each("content", [b"not a database" * 100, None])
@@ -171,6 +169,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
         "ALTER TABLE contexts RENAME TO c; CREATE VIEW contexts AS SELECT * FROM c, (WITH RECURSIVE r(x) AS "
         "(SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT * FROM r)",
         "CREATE INDEX i ON episodes (task COLLATE NOCASE)",
+        "ALTER TABLE contexts ADD COLUMN more TEXT AS (hex(zeroblob(400000000)))",
     ],
 )
 def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted, tmp_path):
@@ -180,6 +179,48 @@ def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted
     other.close()
     with pytest.raises(DataError, match="Name another --state"):
         ContextStore(tmp_path)
+
+
+@each("status", ["skipped", "[" * 10_000])
+def test_a_record_that_no_episode_leaves_is_refused_in_one_line(tmp_path, status):
+    store = _lived(tmp_path, 1)
+    *row, _ = store._rows.db.execute("SELECT * FROM episodes WHERE id = 1").fetchone()
+    row[-1] = row[-1].replace("completed", status) if status == "skipped" else status
+    store._rows.db.execute("DELETE FROM episodes WHERE id = 1")
+    store._rows._insert("episodes", row)
+    store.close()
+    with pytest.raises(DataError, match="is damaged, or no store of an agent"):
+        list(ContextStore(tmp_path).episodes())
+
+
+def test_a_file_that_has_fewer_tasks_than_it_says_is_refused_before_they_are_drawn(tmp_path):
+    store = _lived(tmp_path, 2)
+    store._rows.set("rows", json.dumps(store._rows._nums() | {"solved": 10**12}))
+    store.close()
+    with pytest.raises(DataError, match="2 solved tasks are left of 1000000000000"):
+        ContextStore(tmp_path)
+
+
+@each("create", [True, False])
+def test_a_foreign_journal_removes_no_other_file(tmp_path, create):
+    ContextStore(tmp_path / "state").close()
+    file, precious = tmp_path / "state" / "agent.sqlite", tmp_path / "precious"
+    precious.write_text("kept")
+    magic, name = bytes.fromhex("d9d505f920a163d7"), str(precious).encode()
+    (page,) = struct.unpack(">H", file.read_bytes()[16:18])
+    head = magic + struct.pack(">5I", 0, 0, file.stat().st_size // page, 512, page)
+    end = struct.pack(">I", 2**30 // page + 1) + name + struct.pack(">2I", len(name), sum(name)) + magic
+    journal = file.with_name("agent.sqlite-journal")
+    journal.write_bytes(head.ljust(512, b"\0") + end)
+    with pytest.raises(DataError, match="no journal of an agent"):
+        ContextStore(tmp_path / "state", create=create)
+    journal.unlink()
+    for link in (journal, file.with_name("agent.sqlite-wal")):
+        link.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(DataError, match="no journal of an agent"):
+            ContextStore(tmp_path / "state", create=create)
+        link.unlink()
+    assert precious.read_text() == "kept"
 
 
 @each("create", [True, False])

@@ -107,8 +107,11 @@ HAVE = {
 }
 
 
-def test_every_cause_is_among_these():
+def test_every_cause_is_among_these_and_the_guide_has_the_table_that_their_docstrings_make():
     assert HAVE.keys() == BY_NAME.keys()
+    page = Path("docs/guides/doctor.md").read_text(encoding="utf-8")
+    for cause in CAUSES:
+        assert f"| {cause.named()} | {cause.described()[0]} |" in page
 
 
 def test_a_healthy_run_has_none():
@@ -176,12 +179,6 @@ def test_what_follows_from_a_cause_is_left_out_beside_it():
     dead = {"train/zero_variance_packs": column(*[1.0] * 10)}
     found = causes_of(healthy(groups=played(change=cut), metrics=healthy().metrics | dead))
     assert [one.cause for one in found] == ["truncated answers"]
-
-
-def test_the_guide_has_the_table_that_the_docstrings_make():
-    page = Path("docs/guides/doctor.md").read_text(encoding="utf-8")
-    for cause in CAUSES:
-        assert f"| {cause.named()} | {cause.described()[0]} |" in page
 
 
 def test_the_dependence_of_notes_is_the_diagonal_against_the_mean_of_its_row():
@@ -262,7 +259,7 @@ def test_rows_of_metrics_before_one_that_cannot_be_read_count(tmp_path):
     assert read_evidence(tmp_path).metrics["train/entropy"] == {0: 0.5}
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl"])
+@each("name", ["config.yaml", "evaluation.json", "lifecycles/train.jsonl"])
 def test_what_is_no_file_is_not_waited_for(tmp_path, name):
     (tmp_path / "metrics.csv").write_text("step,train/entropy\n0,0.5\n")
     (tmp_path / "lifecycles").mkdir()

@@ -42,11 +42,7 @@ def test_a_sound_engine_passes_and_its_gap_is_rounding(engine, model):
         assert gap.strict
         assert gap.size < 1e-5
     assert not engine.decoder.dialogues
-
-
-def test_the_model_is_left_in_training_mode(engine, model):
-    SelfTest()(synced(engine, model), model, window=96)
-    assert model.training
+    assert model.training, "as it was before"
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def test_noise_as_large_as_the_step_decides_nothing():
 
 
 # All pairs of faults and precisions are in `make studies` (examples/studies/syncs.py).
-@pytest.mark.parametrize(
-    ("precision", "fault"), [("float32", SOUND), ("bfloat16", SOUND), ("NF4", SOUND), ("NF4", SOUND_MERGED)]
-)
+@each(("precision", "fault"), [("float32", SOUND), ("NF4", SOUND)], slow=[("bfloat16", SOUND), ("NF4", SOUND_MERGED)])
 def test_clean_syncs_raise_no_alarm(precision, fault):
     run = Run(precision, fault)
     assert run(3) == (0, "")
@@ -66,7 +64,7 @@ def test_clean_syncs_raise_no_alarm(precision, fault):
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (n % 3 > 0)) for n, one in enumerate(FAULTS)]
+    "fault", [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * (n % 6 > 0)) for n, one in enumerate(FAULTS)]
 )
 def test_a_planted_fault_is_named_by_the_second_sync(fault):
     precision = next(one for one in ("LoRA on bfloat16", "bfloat16", "NF4") if one in fault.of)
@@ -81,7 +79,7 @@ def test_a_tensor_that_differs_is_named_with_how_far():
     assert re.search(r"o_proj\.weight differs by up to 0\.\d+", said)
 
 
-@each("precision", ["float32", "bfloat16", "NF4"])
+@each("precision", ["float32", "NF4"], slow=["bfloat16"])
 def test_an_engine_that_cannot_be_looked_into_is_stale_by_its_samples(precision):
     at, said = Run(precision, BY_NAME["always one sync behind"], seen_through=False)(2)
     assert at == 2

@@ -220,30 +220,25 @@ def test_turns_are_answered_when_a_third_is_over_or_after_two_more_passes(model,
     assert tuple(asyncio.run(all_of_them())) == passes
 
 
-def test_greedy_decoding_takes_the_most_likely_token_each_time(engine, model):
+def test_greedy_decoding_takes_the_most_likely_token_and_tempered_log_probs_are_those_sampled_from(engine, model):
     (completion,) = ask(engine, request([3, 7, 5], temperature=0.0))
     ids = [3, 7, 5]
     for action in completion.action_ids:
         assert action == int(reference_logprobs(model, ids)[-1].argmax())
         ids.append(action)
-
-
-def test_tempered_log_probs_are_those_of_the_distribution_sampled_from(engine, model):
+    engine.release("a")
     (completion,) = ask(engine, request([3, 7, 5], temperature=0.5))
     expected = reference_logprobs(model, [3, 7, 5], temperature=0.5)[-1, completion.action_ids[0]]
     assert completion.behaviour_logprobs[0] == pytest.approx(expected.item(), abs=1e-5)
 
 
-def test_samples_follow_the_distribution(engine, model):
+def test_samples_follow_the_distribution_and_a_nucleus_is_never_left(engine, model):
     completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=1) for i in range(400)))
     for i in range(400):
         engine.release(f"d{i}")
     counts = torch.bincount(torch.tensor([c.action_ids[0] for c in completions]), minlength=len(WORDS) + 7)
     expected = reference_logprobs(model, [3, 7, 5])[-1].exp() * 400
     assert float(((counts - expected) ** 2 / expected).sum()) < 2.0 * len(counts)  # chi-square, mean = number of cells
-
-
-def test_nucleus_sampling_never_leaves_the_nucleus(engine, model):
     probabilities, order = reference_logprobs(model, [3, 7, 5])[-1].exp().sort(descending=True)
     nucleus = set(order[: int((probabilities.cumsum(0) < 0.3).sum()) + 1].tolist())
     completions = ask(
@@ -252,15 +247,12 @@ def test_nucleus_sampling_never_leaves_the_nucleus(engine, model):
     assert {c.action_ids[0] for c in completions} <= nucleus
 
 
-def test_a_weight_that_was_left_out_of_a_sync_is_named(engine, model):
+def test_a_weight_left_out_of_a_sync_or_of_another_form_or_name_is_named(engine, model):
+    """Packed 4-bit bytes, and a tensor that torch would stretch to the shape, are no weights."""
     weights = dict(model.state_dict())
     del weights["model.layers.0.mlp.up_proj.weight"]
     with pytest.raises(EngineFailure, match=r"layers\.0\.mlp\.up_proj\.weight"):
         engine.update_weights(weights.items(), policy_version=8)
-
-
-def test_a_weight_of_another_form_or_name_is_refused_by_name(engine, model):
-    """Packed 4-bit bytes, and a tensor that torch would stretch to the shape, are no weights."""
     weights = dict(model.state_dict())
     name = "model.norm.weight"
     bad = [(name, weights[name][:1]), (name, weights[name].to(torch.uint8)), ("model.norm.bias", weights[name])]

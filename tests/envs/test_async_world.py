@@ -126,13 +126,10 @@ def test_outside_a_loop_it_waits_so_that_checks_and_players_use_it_as_any_other(
     assert world.noted == ["left"]
 
 
-def test_a_mixture_awaits_those_that_are_asynchronous():
+def test_a_mixture_awaits_asynchronous_worlds_and_one_in_worker_processes_is_refused():
     worlds = {"one": Container("one"), "other": Container("other")}
     lives = played(Mixture(worlds), num_siblings=2)
     assert [life.failed for life in lives] == [False, False]
     assert [len(world.noted) for world in worlds.values()] == [2, 2]
-
-
-def test_one_in_worker_processes_is_refused():
     with pytest.raises(ConfigError, match=r"data\.env\.world is Container"):
         ProcessWorld(Container())

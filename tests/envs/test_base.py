@@ -17,6 +17,7 @@ from cod_lightning.envs.base import (
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.envs.task_world import TaskPlayers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_turns import members
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -57,7 +58,7 @@ def test_the_contract_has_nine_public_members_and_no_companion_more_than_four():
     assert {kind: len(public(kind)) for kind in KINDS if len(public(kind)) > 4} == {}
 
 
-def test_an_environment_of_the_required_members_has_the_default_of_every_companion():
+def test_an_environment_of_the_required_members_has_every_companions_default_and_what_it_lacks_is_named_in_one_line():
     env = Bare()
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=2)
     assert env.traits == Traits(reward_range=(0.0, 1.0), hides_reward=False, blocking=False)
@@ -69,17 +70,14 @@ def test_an_environment_of_the_required_members_has_the_default_of_every_compani
     assert (beside(env, Proposals).offer, beside(env, Proposals).proposed("x", pack.tasks[0])) == ("", None)
     assert (*beside(env, Tools).schemas, *beside(env, Tools).results) == ()
     assert list(members(env)) == []
-
-
-def test_what_an_environment_lacks_is_named_in_one_line():
-    env = Bare()
-    pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=2)
     with pytest.raises(NotImplementedError, match=r"^Bare has no scripted reference$"):
         beside(env, Players).reference(Reference.SCRIPTED, pack)
     with pytest.raises(NotImplementedError, match=r"^Bare has no demonstrator; a warm start needs one$"):
         beside(env, Players).demonstrator(pack)
     with pytest.raises(ConfigError, match=r"data\.env is Bare; expected an environment whose hidden rule can change"):
         beside(env, HiddenRules).changed(pack, 1, 0)
+    with pytest.raises(NotImplementedError, match=r"^Bare\.companions has no TaskPlayers with a play\(\)"):
+        TaskPlayers(env).demonstrator(pack)
 
 
 def test_the_first_companion_of_a_kind_counts_and_is_made_around_the_environment():

@@ -37,27 +37,21 @@ def test_a_written_context_reads_back(table: FactTable, facts, both_ways):
     assert table.parse(table.write(facts, both_ways=both_ways)) == facts
 
 
-def test_a_move_off_the_edge_is_no_fact_although_it_says_left():
+def test_two_cells_of_a_move_are_a_fact_that_overrules_the_context_one_off_the_edge_is_none_and_the_later_of_two_counts():
+    stated = "- Direction 2: up\nDirection 2 took you, from row 0, column 0 to row 1, column 0."
+    assert NaturalLake.facts.parse(stated) == {2: "down"}
     stated = "Direction 2 kept you at row 0, column 0; maybe that is the edge."
     assert NaturalLake.facts.parse(stated) == {}
     assert CompactLake.facts.parse("2=stay @(0,0)") == {}
-
-
-def test_two_cells_of_a_move_are_a_fact_and_overrule_the_context():
-    stated = "- Direction 2: up\nDirection 2 took you, from row 0, column 0 to row 1, column 0."
-    assert NaturalLake.facts.parse(stated) == {2: "down"}
+    table = CompactLake.facts
+    assert table.complete(table.parse("1=up 2=down 3=up")) == {2: "down", 3: "up"}
+    assert table.complete(table.parse("1=up 3=left 1=left")) == {1: "left"}
 
 
 @given(facts=SOME_FACTS)
 def test_completed_facts_give_every_value_to_one_code(facts):
     completed = CompactLake.facts.complete(facts)
     assert len(set(completed.values())) == len(completed) != 3
-
-
-def test_of_two_codes_with_one_value_the_later_statement_wins():
-    table = CompactLake.facts
-    assert table.complete(table.parse("1=up 2=down 3=up")) == {2: "down", 3: "up"}
-    assert table.complete(table.parse("1=up 3=left 1=left")) == {1: "left"}
 
 
 def test_what_was_seen_overrules_the_context():

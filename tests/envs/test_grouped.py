@@ -2,13 +2,12 @@
 
 import random
 
-import pytest
-
 from cod_lightning.envs.grouped import GroupedTasks
 from cod_lightning.types import Split
+from tests.cases import each
 
 
-@pytest.mark.parametrize("grouped", [True, False])
+@each("grouped", [True, False])
 def test_the_order_of_the_list_changes_no_draw_and_each_split_has_tasks_of_its_own(grouped):
     rows = [(str(n) if grouped else None, {"n": n}) for n in range(30)]
     one, other = GroupedTasks(rows), GroupedTasks(rows[::-1])

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.envs.base import text_space
-from cod_lightning.envs.gymnasium_world import GymnasiumWorld
+from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split
 from tests.cases import each
@@ -92,16 +92,25 @@ def test_tasks_are_read_from_a_file(tmp_path):
     path.write_text("\n".join(json.dumps(task) for task in TASKS) + "\n\n")
     packs = [_world(tasks=t).sample_pack(split=Split.TRAIN, index=4, num_tasks=4) for t in (str(path), TASKS[::-1])]
     assert packs[0] == packs[1]
+    path.write_text('{"country": "a\u2028b", "name": "\u00fc"}\r\n', encoding="utf-8")
+    assert listed_tasks(str(path)) == [{"country": "a\u2028b", "name": "\u00fc"}]
 
 
 @each(
     ("content", "complaint"),
-    [("{", r"tasks\.jsonl:1"), ("[1]", "a JSON object"), ("\n", "at least one task"), (None, "an existing")],
+    [
+        ("{", r"tasks\.jsonl:1"),
+        ("[" * 10_000, r"tasks\.jsonl:1"),
+        ("\udcff", "in UTF-8"),
+        ("[1]", "a JSON object"),
+        ("\n", "at least one task"),
+        (None, "an existing"),
+    ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path, content, complaint):
     path = tmp_path / "tasks.jsonl"
     if content is not None:
-        path.write_text(content)
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError, match=complaint):
         _world(tasks=str(path))
 

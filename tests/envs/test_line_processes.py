@@ -25,12 +25,9 @@ def test_a_program_that_reads_nothing_is_not_waited_for_however_long_its_task_is
     assert time.monotonic() - begun < 10
 
 
-def test_a_long_task_arrives_as_a_whole():
+def test_a_long_task_arrives_as_a_whole_and_what_is_said_after_an_answer_is_none_to_the_next():
     source = "import json; print(json.dumps({'answer': len(json.loads(input())['prompt'])}))"
     assert asked(pool(source), {"prompt": "x" * 10**6}) == {"answer": 10**6}
-
-
-def test_what_a_program_says_after_its_answer_is_no_answer_to_the_next_task():
     twice = 'import sys\nfor line in sys.stdin: print(\'{"answer": 1}\\n{"answer": 2}\', flush=True)'
     of = pool(twice, reads_on=True)
     assert [asked(of)["answer"] for _ in range(3)] == [1, 1, 1]

@@ -12,9 +12,10 @@ import time
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs import apart
+from cod_lightning.envs import apart, mcp_session
 from cod_lightning.envs.base import Tools, beside
 from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
+from cod_lightning.envs.mcp_session import McpSession
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
 from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
@@ -51,6 +52,7 @@ async def called(name, arguments):
         os._exit(3)
     if kind == "noise":
         sys.stdout.write("x" * 1000 + "\\n{}\\n")
+        sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}\\n')
         sys.stdout.flush()
     if kind == "looks":
         seen = []
@@ -134,6 +136,29 @@ def test_calls_reach_the_server_and_its_state_is_checked_after_the_task(world):
         feedback, reward, terminated, *_ = world.step("It is noted.")
         assert (feedback, reward, terminated, world.success) == ("That is right.", 1.0, True, True)
         assert [one.failed for one in world.calls] == [True, True, False]
+
+
+def test_the_client_prints_nothing_that_a_policy_or_a_server_wrote(folder):
+    code = f"""
+import sys
+from cod_lightning.envs.mcp_session import McpSession
+session = McpSession([sys.executable, {str(folder / "odd.py")!r}, {json.dumps([LOOK])!r}, "noise"], 30)
+print(session.call("look\\x1b]0;title\\x07", {{}}).shown)
+session.close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+def test_no_more_of_an_answer_over_http_is_read_than_fits(address, monkeypatch):
+    session = McpSession(address, 3)
+    note = {"title": "Long", "text": "x" * 9000}
+    assert session.call("save", note).shown == "saved"
+    assert session.call("read", {"title": "Long"}).shown == note["text"]
+    monkeypatch.setattr(mcp_session, "_MOST_BYTES", 9000)
+    with pytest.raises(EnvironmentFailure):
+        session.call("read", {"title": "Long"})
+    session.close()
 
 
 @pytest.mark.parametrize("world", ["stdio"], indirect=True)

@@ -35,16 +35,10 @@ def test_a_drawn_position_is_every_later_task_sometimes_and_the_same_each_time()
     assert packs == [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(60)]
 
 
-def test_a_change_costs_the_scripted_policy_and_it_recovers():
+def test_a_change_costs_the_scripted_policy_which_recovers_and_is_within_the_pack():
     _, before, at, after = by_position(NonStationary(Levers(protocol="compact"), change_at=2), Reference.SCRIPTED, 200)
     assert min(before, after) > at + 0.1
-
-
-def test_a_pack_of_one_task_does_not_change():
     assert len(NonStationary(Levers()).sample_pack(split=Split.TEST, index=0, num_tasks=1)) == 1
-
-
-def test_a_position_outside_the_pack_is_refused():
     with pytest.raises(ConfigError, match="change_at is 0"):
         NonStationary(Levers(), change_at=0)
     with pytest.raises(ConfigError, match=r"in 1\.\.3"):

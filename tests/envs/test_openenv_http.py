@@ -45,11 +45,25 @@ def served():
         ({"action": {"properties": {"number": "integer"}}}, "its properties are no objects"),
         ({"action": {"properties": {"number": {"type": ["integer", "null"]}}}}, "a text or a number"),
         ([], "GET /schema (TypeError"),
+        ({"action": {"required": 5, "properties": {"number": {"type": "integer"}}}}, "GET /schema (TypeError"),
     ],
-    ids=["too long", "a list", "texts", "several types", "no object"],
+    ids=["too long", "a list", "texts", "several types", "no object", "a number required"],
 )
 def test_a_schema_that_is_none_is_refused_in_one_line(served, schema, said):
     with pytest.raises(ConfigError) as refused:
         OpenEnvSession(served({"/schema": schema}), "number", None)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[" * 300 + "]" * 300, '{"a":' * 300 + "0" + "}" * 300, r'"\ud800"', "NaN", "1e999"],
+    ids=["lists", "objects", "half a pair", "no number", "infinity"],
+)
+def test_an_action_that_no_server_can_be_sent_is_refused_and_no_fault_of_the_server(served, value):
+    session = OpenEnvSession(served({"/schema": {"action": {"properties": {}}}}), None, None)
+    assert session._payload('<answer>{"a": "[[[", "b": [[1]]}</answer>') == {"a": "[[[", "b": [[1]]}
+    said, reward, over, *_ = session.step(f'<answer>{{"a": {value}}}</answer>')
+    assert "is no JSON object" in said
+    assert (reward, over, session.malformed) == (0.0, True, True)

@@ -128,6 +128,14 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
     assert healthy.step("no such answer")[2]
 
 
+def test_who_begins_an_answer_and_hangs_is_replaced():
+    world = ProcessWorld(RudeLevers(protocol="compact"), num_workers=1, step_s=0.5)
+    world.reset(options={"task": first_task(world)})
+    with pytest.raises(WorldHung):
+        copy.deepcopy(world).step("answers by half")
+    assert world.step("no such answer")[2]
+
+
 def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
     world = ProcessWorld(RudeLevers(protocol="compact"), num_workers=1, step_s=0.3)
     task = first_task(world)

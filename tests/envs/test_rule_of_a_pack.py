@@ -31,12 +31,9 @@ def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
     assert all(len(colours) == 1 for colours in found.values())
 
 
-def test_compact_apps_hide_the_habits_that_tasks_ask_for():
+def test_apps_hide_the_habits_that_tasks_ask_for_and_lakes_what_the_codes_mean():
     world = Apps(protocol="compact", max_turns=3, slots=["card", "address", "boss"])
     assert 8 < len({hidden(world, pack) for pack in drawn(world, 200)}) <= 64
-
-
-def test_lakes_hide_what_the_codes_mean_and_not_where_the_holes_are():
     world = FrozenLakeObscure(size_min=3, size_max=3)
     assert len({hidden(world, pack) for pack in drawn(world, 200)}) == 24
 

@@ -169,15 +169,15 @@ PLAYED = {
     "lake-compact": (
         lambda: FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact"), "success", 60, (0.5, 0.8), 0.94, 0.5,
     ),
-    "lake-natural": (FrozenLakeObscure, "success", 30, (0.4, 0.8), 0.9, 0.5),
-    "lake-positions": (lambda: FrozenLakeObscure(feedback="positions"), "success", 30, (0.4, 0.8), 0.9, 0.5),
     "apps-compact": (lambda: Apps(protocol="compact", max_turns=3), "success", 30, (0.1, 0.7), 0.7, 0.5),
-    "apps-quirks": (lambda: Apps(quirks=5), "success", 15, (-0.1, 0.5), 0.9, 0.1),
     "learn2ask-compact": (lambda: Learn2Ask(**SMALL_CLINIC, protocol="compact"), "reward", 60, (0.36, 0.6), 0.85, 0.5),
-    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=4, max_commands=4), "success", 40, (0.1, 0.6), 0.85, 0.2),
 }  # fmt: skip
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
 PLAYED_SLOWLY = {
+    "lake-positions": (lambda: FrozenLakeObscure(feedback="positions"), "success", 30, (0.4, 0.8), 0.9, 0.5),
+    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=4, max_commands=4), "success", 40, (0.1, 0.6), 0.85, 0.2),
+    "apps-quirks": (lambda: Apps(quirks=5), "success", 15, (-0.1, 0.5), 0.9, 0.1),
+    "lake-natural": (FrozenLakeObscure, "success", 30, (0.4, 0.8), 0.9, 0.5),
     "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 100, (0.45, 0.65), 0.95, 0.4),
     "alchemy-many": (lambda: Alchemy(**MANY), "success", 60, (0.0, 0.5), 0.6, 0.5),
     "alchemy-hard": (lambda: Alchemy(**HARD_ALCHEMY), "success", 60, (0.0, 0.5), 0.8, 0.5),

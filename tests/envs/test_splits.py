@@ -14,7 +14,7 @@ def test_the_split_of_a_text_never_changes(text, split):
     assert split_of_text(text) is split
 
 
-def test_eight_of_ten_texts_train_one_validates_one_tests():
+def test_a_split_never_changes_and_of_ten_texts_eight_train_one_validates_one_tests():
     rng = random.Random(0)
     splits = [split_of_text(str(rng.random())) for _ in range(10_000)]
     assert [splits.count(split) / len(splits) for split in Split] == pytest.approx([0.8, 0.1, 0.1], abs=0.015)

@@ -94,8 +94,10 @@ def test_reasoning_before_and_ends_of_turns_are_allowed(name, text):
 
 
 ONE = '{"name": "user.apps", "arguments": {}}'
+DEEP = f'{{"name": "user.apps", "arguments": {{"x": {"[" * 300}{"]" * 300}}}}}'
 BROKEN = {
-    "json": [f"{ONE} {ONE}", f"{ONE},", "x" + ONE, '{"name": "user.apps", "parameters": {}}', '{"arguments": {}}', "[]", "1"],
+    "json": [f"{ONE} {ONE}", f"{ONE},", "x" + ONE, '{"name": "user.apps", "parameters": {}}', '{"arguments": {}}', "[]", "1",
+             DEEP],
     "qwen": [
         f"<tool_call>{ONE}", f"<tool_call>{ONE}</tool_call> and so on", f"<tool_call>{ONE}{ONE}</tool_call>",
         "<tool_call></tool_call>",
@@ -140,15 +142,15 @@ def test_a_response_without_a_call_is_malformed(name):
         assert ToolCalls(name).read(text)[1]
 
 
-@pytest.mark.parametrize("name", STYLES)
-@pytest.mark.parametrize("letter", ["\n", " ", "{", "<tool_call>", "[TOOL_CALLS]", "<|channel|>"])
+@each("name", STYLES)
+@each("letter", ["\n", " ", "{", "<tool_call>", "[TOOL_CALLS]", "<|channel|>"])
 def test_where_calls_begin_is_found_at_once_whatever_the_policy_repeats(name, letter):
     begun = time.perf_counter()
     STYLES[name].begin(letter * 20_000)
     assert time.perf_counter() - begun < 1
 
 
-@pytest.mark.parametrize("name", STYLES)
+@each("name", STYLES)
 def test_several_calls_a_turn_are_bounded_and_the_first_error_stops_the_rest(name):
     (task,) = specs(Apps(), 1)
     actions, server = ToolCalls(name), task.server(patience=1)

@@ -209,7 +209,7 @@ class Untyped(example.TaskWorld):
     ],
 )
 def test_a_world_that_breaks_a_rule_is_named_with_an_example(world, rule, evidence):
-    found = broken(world)
+    found = broken(world, 2)
     examples = next(examples for name, examples in found.items() if name.startswith(rule))
     assert evidence in " ".join(examples)
 
@@ -231,9 +231,11 @@ def leaking(self, *, seed=None, options=None):
     return f"{shown} {note}", info
 
 
-def test_an_observation_that_shows_what_the_oracle_notes_is_found():
+def test_an_observation_that_shows_the_oracles_note_and_splits_that_share_what_is_hidden_are_found():
     found = broken(levers(reset=leaking))
     assert "which is what the oracle notes" in " ".join(found["without a context an agent cannot know what is hidden"])
+    found = broken(Unsplit())["packs of different splits share no world"]
+    assert "have the world_seed of a training pack" in str(found)
 
 
 class Wordy(HintContext):
@@ -259,11 +261,6 @@ class Unsplit(Machine):
         gives = tuple(rng.sample(DRINKS, len(DRINKS)))
         orders = [Order(rng.choice(DRINKS), gives) for _ in range(num_tasks)]
         return self._pack(split, index, seed, derive_seed(self.name, *gives), orders)
-
-
-def test_splits_that_share_what_is_hidden_are_found_in_few_packs():
-    found = broken(Unsplit())["packs of different splits share no world"]
-    assert "have the world_seed of a training pack" in str(found)
 
 
 class TwoRules(Machine):
@@ -303,19 +300,20 @@ WINLESS = machine(
 
 
 @each(
-    ("world", "rule", "remark"),
+    ("world", "num_packs", "rule", "remark"),
     [
-        (PRICELESS, "an untrained policy earns different rewards", "tries pay 0: 8 siblings mostly earn alike"),
-        (machine(step=easier, reset=placed), "without a context later tasks", "something other than the context"),
+        (PRICELESS, 30, "an untrained policy earns different rewards", "tries pay 0: 8 siblings mostly earn alike"),
+        (machine(step=easier, reset=placed), 30, "without a context later tasks", "something other than the context"),
         (
             machine(type("Unplayed", (example.MachinePlayers,), {"reference": raising(NotImplementedError())})),
+            2,
             "play by references",
             "the world has none",
         ),
     ],
 )
-def test_what_may_be_meant_so_is_shown_to_a_person(world, rule, remark):
-    found = looks(world, 30)
+def test_what_may_be_meant_so_is_shown_to_a_person(world, num_packs, rule, remark):
+    found = looks(world, num_packs)
     (said,) = [said for name, said in found.items() if name.startswith(rule)]
     assert remark in said
 
@@ -360,7 +358,7 @@ def test_the_machine_itself_is_found_to_keep_every_rule():
 
 
 HIDING = sorted(set(own_worlds()) - {"terminal_reference"})
-QUICK = {"levers", "doors", "frozen_lake_3x3"}
+QUICK = {"levers", "doors"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])

@@ -54,31 +54,25 @@ def test_95_of_100_intervals_of_five_seeds_hold_the_truth(of_seed: float, of_pac
     assert held >= 0.92
 
 
-def test_one_seed_speaks_about_packs_only() -> None:
+def test_one_seed_speaks_about_packs_only_and_a_pack_that_misses_a_seed_is_left_out() -> None:
     values = np.random.default_rng(3).normal(size=(1, 50))
     found = crossed_estimate(values)
     spread = stats.t.ppf(0.975, 49) * values.std(ddof=1) / math.sqrt(50)
     assert found.high - found.mean == pytest.approx(spread)
-
-
-def test_a_pack_that_misses_a_seed_is_left_out_and_nothing_is_made_up() -> None:
     values = np.array([[1.0, 0.0, np.nan], [1.0, 0.0, 1.0]])
     assert crossed_estimate(values) == crossed_estimate(values[:, :2])
     assert math.isnan(crossed_estimate(np.full((2, 3), np.nan)).mean)
 
 
-def test_values_that_all_agree_have_no_interval_and_not_one_of_no_width() -> None:
-    for values in (np.ones((3, 4)), np.full((3, 7), 0.1), np.zeros((1, 9))):
-        found = crossed_estimate(values)
-        assert (found.mean, found.ci95) == (pytest.approx(values[0, 0]), None)
-        assert math.isnan(found.p_value)
-
-
-def test_figures_of_runs_get_students_interval() -> None:
+def test_figures_of_runs_get_students_interval_and_values_that_all_agree_none() -> None:
     found = seed_estimate(np.array([1.0, 2.0, 3.0, np.nan]))
     assert (found.mean, found.num) == (2.0, 3)
     assert found.high - 2.0 == pytest.approx(stats.t.ppf(0.975, 2) / math.sqrt(3))
     assert math.isnan(seed_estimate(np.array([1.0])).low)
+    for values in (np.ones((3, 4)), np.full((3, 7), 0.1), np.zeros((1, 9))):
+        found = crossed_estimate(values)
+        assert (found.mean, found.ci95) == (pytest.approx(values[0, 0]), None)
+        assert math.isnan(found.p_value)
 
 
 def test_an_effect_that_shows_less_than_the_noise_counts_as_none() -> None:

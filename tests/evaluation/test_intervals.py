@@ -34,10 +34,12 @@ def test_a_position_without_any_value_is_nan_and_does_not_spoil_the_gain_between
     assert gain.mean == 1.0
 
 
-def test_the_same_seed_gives_the_same_interval() -> None:
+def test_the_same_seed_gives_the_same_interval_and_a_single_pack_has_none() -> None:
     values = np.random.default_rng(4).random((20, 3))
     assert position_estimates(values, seed=5) == position_estimates(values, seed=5)
     assert position_estimates(values, seed=5) != position_estimates(values, seed=6)
+    (found,) = position_estimates(np.ones((1, 1)), limits=SHARE)
+    assert (found.mean, found.ci95, found.num) == (1.0, None, 1)
 
 
 def test_2048_packs_take_a_fraction_of_a_second() -> None:
@@ -170,11 +172,6 @@ def test_a_small_share_is_covered(num, rate):
     found = [position_estimates(one, limits=SHARE)[0] for one in drawn]
     assert np.mean([one.low <= rate <= one.high for one in found]) >= 0.93
     assert all(0 <= one.low < one.high <= 1 for one in found)
-
-
-def test_a_single_pack_has_no_interval():
-    (found,) = position_estimates(np.ones((1, 1)), limits=SHARE)
-    assert (found.mean, found.ci95, found.num) == (1.0, None, 1)
 
 
 def test_a_ratio_counts_every_pack_that_has_any_of_its_values_and_resamples_rules():

@@ -16,11 +16,8 @@ def test_a_failed_episode_is_missing_and_never_a_reward_of_0() -> None:
     assert position_means(outcomes.rewards).tolist() == [0.5, 1.0]
 
 
-def test_rows_come_in_the_order_they_are_asked_for() -> None:
+def test_rows_come_in_the_order_that_is_asked_for_and_a_pack_that_occurs_twice_is_refused() -> None:
     outcomes = Outcomes.of([lifecycle("a", (True, True)), lifecycle("b", (False, True))])
     assert outcomes.rows(["b", "a"]).success[:, 0].tolist() == [0, 1]
-
-
-def test_a_pack_that_occurs_twice_is_refused() -> None:
     with pytest.raises(AssertionError, match="twice"):
         Outcomes.of([lifecycle("a", (True, True)), lifecycle("a", (True, True))])

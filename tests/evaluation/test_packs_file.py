@@ -110,3 +110,10 @@ def test_what_no_evaluation_writes_is_refused_in_one_line(tmp_path: Path, column
     with pytest.raises(DataError, match=said) as refused:
         read_packs(tmp_path / FILE, "heldout", "trained")
     assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    many = pa.table({"reward": pa.nulls(10_000_001, pa.float64())})
+    pq.write_table(many, tmp_path / FILE)
+    with pytest.raises(DataError, match="10,000,001 rows"):
+        read_packs(tmp_path / FILE, "heldout", "trained")

@@ -21,7 +21,7 @@ from tests.records import lifecycle, solve, update
 @every_world
 def test_the_oracle_of_every_world_writes_a_context_that_can_be_read(name: str) -> None:
     world, mechanism = WORLDS[name].make(), HintContext(WORLDS[name].protocol, response_limit=None)
-    packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
+    packs = [world.sample_pack(split=Split.TEST, index=0, num_tasks=3)]
     for contexts in oracle_contexts(world, packs, mechanism):
         assert contexts[0].text
         assert contexts == [contexts[0]] * 3

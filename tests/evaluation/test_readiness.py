@@ -31,12 +31,9 @@ def tiny_chat() -> Chat:
     return Chat(TinyPolicy().tokenizer(beside(LEVERS, Vocabulary).words() + beside(COMPACT, Words).words()))
 
 
-def test_what_a_suite_leaves_open_is_taken_from_the_training() -> None:
+def test_what_a_suite_leaves_open_is_taken_from_the_training_and_controls_need_references() -> None:
     suite = settled(Suite(name="a", pack_size=None))
     assert (suite.env, suite.pack_size, suite.controls) == (LEVERS, 5, DEFAULT_CONTROLS)
-
-
-def test_a_world_without_references_has_the_controls_that_need_none() -> None:
     assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (ConditionKind.BLANKED_CONTEXT,)
 
 
@@ -63,12 +60,9 @@ def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
     assert (changing.world, changing.change_at) == (own, 2)
 
 
-def test_a_change_outside_a_pack_is_refused_also_where_the_training_says_how_long_it_is() -> None:
+def test_a_change_outside_a_pack_or_of_a_world_whose_rule_cannot_change_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"data\.suites\.mine\.change_at is 5; expected in 1\.\.4"):
         settled(Suite(name="mine", pack_size=None, wrap="non_stationary", change_at=5))
-
-
-def test_a_world_whose_rule_cannot_change_is_refused() -> None:
     with pytest.raises(ConfigError, match="hidden rule can change"):
         settled(Suite(name="mine", wrap="non_stationary"), WordWorld(), PlainContext())
 

@@ -11,6 +11,7 @@ import pytest
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
 from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind, Suite
+from tests.cases import each
 from tests.played import NUM_PACKS, play
 
 
@@ -143,7 +144,7 @@ def test_a_file_of_an_earlier_version_is_read_and_kept(tmp_path: Path) -> None:
     assert list(write_results(path, play(few("new")))["suites"]) == ["old", "new"]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
+@each("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
 def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "evaluation.json"
     path.write_text(text)

@@ -115,16 +115,13 @@ def test_columns_that_none_of_some_queries_sees_are_not_computed_for_them(monkey
     assert found[:, 8:].isnan().all()
 
 
-def test_long_rows_are_left_to_torch(monkeypatch):
+def test_long_rows_and_few_queries_in_half_precision_are_left_to_torch(monkeypatch):
     query, key, value, mask = _case(4, 2, 5)
     wanted, _ = grouped_attention(_module(2), query, key, value, mask, scaling=0.3)
     monkeypatch.setattr(attention, "_ROW", 4 * 5 * 11 - 1)
     monkeypatch.setattr(attention, "_written_out", None)  # would fail if it were called
     found, _ = grouped_attention(_module(2), query, key, value, mask, scaling=0.3)
     assert torch.allclose(found, wanted, atol=1e-6)
-
-
-def test_few_queries_in_half_precision_are_left_to_torch_too(monkeypatch):
     query, key, value, mask = _case(4, 2, 5)
     wanted = attention.attend(query, key, value, mask)
     monkeypatch.setattr(attention, "_written_out", None)  # would fail if it were called

@@ -158,13 +158,6 @@ def test_what_a_model_does_on_a_case_says_whether_it_takes_them(name, monkeypatc
     assert _asked(_model(name)) == (name not in RECURRENT | OWN_CODE)
 
 
-def test_a_model_that_does_not_hand_on_what_it_gets_does_not():
-    model = _model("qwen3")
-    for layer in model.get_submodule("model.layers").children():
-        layer.get_submodule("self_attn").register_forward_pre_hook(_forget, with_kwargs=True)
-    assert not _asked(model)
-
-
 def _forget(layer, args, kwargs):
     return args, {key: value for key, value in kwargs.items() if key != ROWS}
 
@@ -177,10 +170,14 @@ def test_attention_that_does_not_keep_rows_apart_and_recurrent_layers_do_not():
     assert not row_tree._may(_model("qwen3_5_text"))
 
 
-def test_it_is_asked_once():
+def test_a_model_is_asked_once_and_one_that_does_not_hand_on_what_it_gets_takes_none():
     model = _model("qwen3")
     assert _asked(model)
     assert takes_tree(model, lambda *_: pytest.fail("again"))
+    model = _model("qwen3")
+    for layer in model.get_submodule("model.layers").children():
+        layer.get_submodule("self_attn").register_forward_pre_hook(_forget, with_kwargs=True)
+    assert not _asked(model)
 
 
 def _asked(model):
@@ -282,3 +279,9 @@ def test_rows_that_begin_alike_come_side_by_side():
     parts = split_by_nodes(ids, lengths, torch.arange(8), 60, 0.5)
     assert parts is not None
     assert [sorted(part.tolist()) for part in parts] == [[0, 2, 4, 6], [1, 3, 5, 7]]
+
+
+def test_rows_of_one_key_keep_their_order_in_which_an_episode_has_its_turns():
+    ids, lengths = _padded([[5, 5, 5, 9], [5, 5, 5, 4], [5, 5, 5, 7]])
+    (part,) = split_by_nodes(ids, lengths, torch.tensor([0, 0, 0]), 100, 0.9) or ()
+    assert part.tolist() == [0, 1, 2]

@@ -32,7 +32,7 @@ from tests.methods.test_attempts import live
 from tests.played import play
 
 
-def test_every_task_is_attempted_n_times_from_one_context_and_one_state_of_the_world():
+def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited_by_the_other_attempts():
     (group, _) = live(program=BestOfN(n=3))
     for life in group.lifecycles:
         assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
@@ -43,6 +43,21 @@ def test_every_task_is_attempted_n_times_from_one_context_and_one_state_of_the_w
             assert {one.context_before for one in beside} == {solved.context_before}
             assert {one.turns[0].observation for one in beside} == {solved.turns[0].observation}
             assert {one.turns[0].response for one in (solved, *beside)} != {solved.turns[0].response} or len(beside) < 2
+    groups = live(program=BestOfN(n=3))
+    table = credit_table(groups)
+    found = credited(table, TaskCredit(), GroupMean())
+    for (g, k, e, attempt), entry in table.numbers.items():
+        life = groups[g].lifecycles[k]
+        one = life.episodes[e] if attempt is None else life.attempts[attempt].episode
+        if one.kind is EpisodeKind.SOLVE:
+            every = [
+                life.solves[one.position],
+                *(a.episode for a in life.attempts if a.episode.position == one.position),
+            ]
+            rest = [other.reward for other in every if other is not one]
+            assert float(found.values[entry]) == pytest.approx(
+                (one.reward - sum(rest) / len(rest)) / len(every), abs=1e-6
+            )
 
 
 def test_the_context_is_rewritten_in_view_of_the_best_attempt_and_of_its_own_among_equals():
@@ -77,24 +92,6 @@ def test_an_attempt_that_failed_is_not_the_best_one_where_all_rewards_are_below_
 
     asyncio.run(BestOfN(n=2)(Known(), records.pack("p", 2)))
     assert rewritten == [solved]
-
-
-def test_attempts_are_credited_by_the_others_from_their_context():
-    groups = live(program=BestOfN(n=3))
-    table = credit_table(groups)
-    found = credited(table, TaskCredit(), GroupMean())
-    for (g, k, e, attempt), entry in table.numbers.items():
-        life = groups[g].lifecycles[k]
-        one = life.episodes[e] if attempt is None else life.attempts[attempt].episode
-        if one.kind is EpisodeKind.SOLVE:
-            every = [
-                life.solves[one.position],
-                *(a.episode for a in life.attempts if a.episode.position == one.position),
-            ]
-            rest = [other.reward for other in every if other is not one]
-            assert float(found.values[entry]) == pytest.approx(
-                (one.reward - sum(rest) / len(rest)) / len(every), abs=1e-6
-            )
 
 
 def test_an_outline_has_no_attempts_and_a_control_plays_none():

@@ -88,13 +88,10 @@ class WithoutEnd(Program):
                 pass
 
 
-def test_a_program_that_goes_on_until_a_task_is_solved_is_refused(monkeypatch):
+def test_a_program_without_end_is_refused_and_one_that_goes_on_after_a_failure_ends_the_run(monkeypatch):
     monkeypatch.setattr("cod_lightning.lifecycles.base.MOST_EPISODES", 1000)
     with pytest.raises(ConfigError, match=r"data\.program is one of 1,00\d episodes; expected one that ends"):
         outline(WithoutEnd(lambda solved: bool(solved.success)), 3)
-
-
-def test_a_program_that_goes_on_after_a_failure_ends_the_run_before_it_has_filled_the_memory():
     program = WithoutEnd(lambda solved: solved.status is EpisodeStatus.COMPLETED)
     assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
     with pytest.raises(ConfigError, match=r"after a failed one are skipped"):
@@ -197,6 +194,15 @@ def test_what_is_paid_is_written_as_a_number(tmp_path):
     small_fit(tmp_path, WeightSync(self_test=None), watch := Watch(), program=program)
     again = [one for group in watch.groups for one in transcript.load(transcript.dump(group))]
     assert {one.episodes[0].parts["whole"] for group in again for one in group.lifecycles} == {1.0}
+
+
+def test_what_an_episode_is_paid_comes_on_top_of_its_own_reward():
+    program = Misusing(lambda agent, written, solved: agent.pay(solved, [], more=0.5))
+    (life,) = play(Slow(lambda _: SAY_W1), num_tasks=2, setting={"program": program})[0].lifecycles
+    own = play(Slow(lambda _: SAY_W1), num_tasks=2)[0].lifecycles[0].solves[0]
+    assert own.reward
+    assert life.solves[0].parts == {"world": own.reward, "more": 0.5}
+    assert life.solves[0].reward == own.reward + 0.5
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split
 from tests.asked import LetterTokens
+from tests.cases import each
 from tests.records import episode
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 TOKENS = LetterTokens({"<|im_end|>"})
 MARKS = ("--- Start of memory act ---", "--- End of memory act ---", "<memory>", "</memory>")
 

@@ -161,7 +161,7 @@ def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
     assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_failed"] == len(table) - table.num_own == 48
 
 
-def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_measure():
+def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measure_and_their_cost_is_counted():
     groups = live(EVERYWHERE)
     rows = segments_of(groups)
     table = credit_table(groups)
@@ -173,10 +173,6 @@ def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_me
     assert (table.place[table.parent[numbers]] == batch.place[extra]).all()
     assert torch.equal(batch.action_mask[extra].sum(dim=1), table.action_counts[numbers])
     assert count_drift(groups) == 0
-
-
-def test_what_attempts_cost_is_counted():
-    groups = live(EVERYWHERE)
     plain, branched = (RolloutStats.of(of, 1.0, 0).counts for of in (live(), groups))
     assert plain["rollout/num_attempts"] == plain["rollout/attempt_tokens"] == 0
     assert branched["rollout/num_attempts"] == 4 * 3 * 4

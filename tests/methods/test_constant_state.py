@@ -20,7 +20,7 @@ from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
 from tests.records import episode
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 MARKS = {"natural": ("--- Start of state ---", "--- End of state ---"), "compact": ("<state>", "</state>")}
 TOKENS = LetterTokens({"<|im_end|>"})
 

@@ -23,8 +23,8 @@ from cod_lightning.types import EpisodeKind, Split
 from tests.cases import each
 from tests.lived_tasks import lived, shown, solved
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
-KINDS = pytest.mark.parametrize("kind", [EpisodesContext, TranscriptContext])
+PROTOCOLS = each("protocol", ["natural", "compact"])
+KINDS = each("kind", [EpisodesContext, TranscriptContext])
 
 
 def positions(context, state, observation):
@@ -42,7 +42,7 @@ def test_the_first_task_sees_the_rules_alone_and_a_later_one_what_came_before(ki
 
 
 @KINDS
-def test_there_are_no_update_episodes_in_a_lifecycle_and_the_last_state_has_every_task(kind):
+def test_no_update_is_played_the_last_state_has_every_task_and_the_oracles_first_is_the_context_of_that_control(kind):
     env, context = Levers(), kind()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
     sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), context)
@@ -51,6 +51,9 @@ def test_there_are_no_update_episodes_in_a_lifecycle_and_the_last_state_has_ever
         assert [episode.kind for episode in life.episodes] == [EpisodeKind.SOLVE] * 4
         assert len(life.solves[-1].state_after.records) == 4
         assert life.solves[1].state_before == life.solves[0].state_after
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
+    for contexts in oracle_contexts(env, packs, context):
+        assert [len(state.records) for state in contexts] == [1, 1, 1]
 
 
 @KINDS
@@ -76,14 +79,6 @@ def test_retrieval_pays_where_there_are_more_facts_than_a_task_is_shown():
     assert last["similarity"] > last["random"] + 0.15
 
 
-@KINDS
-def test_the_oracle_s_first_task_is_the_context_of_that_control(kind):
-    env, context = Levers(), kind()
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
-    for contexts in oracle_contexts(env, packs, context):
-        assert [len(state.records) for state in contexts] == [1, 1, 1]
-
-
 def test_a_similarity_from_elsewhere_takes_the_place_of_shared_words():
     class ByLength:
         def scores(self, entries, text, query):
@@ -95,11 +90,12 @@ def test_a_similarity_from_elsewhere_takes_the_place_of_shared_words():
     assert context.prepare(state, "rules", "").state.shown == (1,)
 
 
-def test_similarity_shows_the_records_that_share_words_and_of_equal_ones_the_newest():
+def test_similarity_shows_what_shares_words_of_equal_ones_the_newest_and_of_nothing_nothing():
     context = EpisodesContext(select="similarity", most=2)
     state = lived(context, ("blue door", 0.0), ("red lamp", 0.0), ("red boat", 0.0), ("green cup", 0.0))
     assert positions(context, state, "red") == [1, 2]
     assert positions(context, state, "nothing of that") in ([2, 3], [0, 3])  # "of" is in every feedback
+    assert similarities((), str, "red").tolist() == []
 
 
 def test_random_records_are_the_same_for_the_same_task_and_differ_between_tasks():
@@ -186,10 +182,6 @@ def by_the_library(texts, query):
 )
 def test_similarity_is_the_library_s_bm25(entries, query):
     assert similarities(entries, str, query).tolist() == by_the_library(entries, query).tolist()
-
-
-def test_of_no_entries_there_are_no_similarities():
-    assert similarities((), str, "red").tolist() == []
 
 
 @given(scores=st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=8), most=st.integers(1, 5))

@@ -36,12 +36,9 @@ def test_what_does_not_grow_is_the_environment_s_own():
     assert len(pack) == 4
 
 
-def test_a_state_goes_on_at_its_stage():
+def test_a_state_goes_on_at_its_stage_and_packs_grow_no_further_than_prompts_were_checked_for():
     packs = grown(0, rollouts_per_stage=2, num_tasks=[2, 4])
     packs.load_state_dict(grown(2, rollouts_per_stage=2, num_tasks=[2, 4]).state_dict())
     assert packs.metrics() == {"source/num_tasks": 4}
-
-
-def test_packs_do_not_grow_beyond_those_that_prompts_were_checked_for():
     with pytest.raises(ConfigError, match=r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"):
         grown(0, num_tasks=[2, 5])

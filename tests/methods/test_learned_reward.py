@@ -88,6 +88,10 @@ def test_what_does_not_parse_is_worth_nothing_and_twice_the_same_is_fitted(tmp_p
 def test_transcripts_that_are_not_there_or_without_both_outcomes_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"transcripts is nowhere\.jsonl; expected lifecycles/train\.jsonl"):
         PartlyKnown(transcripts="nowhere.jsonl").check()
+    elsewhere = records.episode(position=7)
+    path = written(tmp_path, [(task, elsewhere) for task, _ in drawn(1)])
+    with pytest.raises(ConfigError, match=r"expected lifecycles/train\.jsonl of a run \(tuple index out of range"):
+        PartlyKnown(0.5, path).check()
     path = written(tmp_path, [(task, episode("red", "red")) for task, _ in drawn(20)])
     with pytest.raises(
         ConfigError, match=r"transcripts is .*; expected transcripts in which known tasks were solved and"

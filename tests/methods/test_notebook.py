@@ -10,7 +10,7 @@ from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
 from tests.records import episode
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 BLOCKS = {
     "natural": ("--- Start of operations ---\n{}\n--- End of operations ---", "\n"),
     "compact": ("<ops> {} </ops>", " ; "),

@@ -39,8 +39,8 @@ WORLDS = {
     "forbidden lever": lambda protocol: ForbiddenLever(protocol=protocol),
     "mixture": lambda protocol: Mixture({"doors": Doors(protocol=protocol), "levers": Levers(protocol=protocol)}),
 }
-both = pytest.mark.parametrize("protocol", ["natural", "compact"])
-worlds = pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+both = each("protocol", ["natural", "compact"])
+worlds = each("make", WORLDS.values())
 
 
 @dataclass(frozen=True)

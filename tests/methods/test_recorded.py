@@ -70,7 +70,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
         with path.open("ab") as file:
             file.write(lines[3][50:])
 
-    threading.Timer(0.3, finished).start()
+    threading.Timer(0.05, finished).start()
     groups = packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
     assert [group.pack for group in groups] == drawn
     assert [group.lifecycles for group in groups] == [
@@ -204,10 +204,12 @@ def test_a_row_beyond_the_window_is_refused_though_its_digests_are_right(other, 
         packs.collected(drawn[:1], 2, 0, *SIZES_OF_POLICY)
 
 
-def test_ids_of_another_vocabulary_are_refused(other, tmp_path):
+def test_ids_of_another_vocabulary_and_a_loss_that_takes_all_tokens_for_its_policys_are_refused(other, tmp_path):
     packs, drawn = packs_of(other[1])
     with pytest.raises(ConfigError, match="outside the vocabulary of 4"):
         packs.collected(drawn, 2, 0, 4, 512)
+    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected left out with model\.loss=RLOO"):
+        fit(tmp_path, source=RecordedGroups(str(other[1])), loss=RLOO())
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
@@ -222,11 +224,6 @@ def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other
         packs_of(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with RecordedGroups"):
         fit(tmp_path, source=RecordedGroups(str(other[1])), max_staleness=1)
-
-
-def test_a_loss_that_takes_every_token_for_its_own_policy_s_is_refused(other, tmp_path):
-    with pytest.raises(ConfigError, match=r"data\.source is RecordedGroups; expected left out with model\.loss=RLOO"):
-        fit(tmp_path, source=RecordedGroups(str(other[1])), loss=RLOO())
 
 
 def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(other):

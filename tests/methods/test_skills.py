@@ -1,5 +1,7 @@
 """Skills: written, chosen, judged and removed; which operations are refused, and that no text can pass for another."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from tests.asked import LetterTokens, answered, opened
 from tests.cases import each
 from tests.records import episode
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+PROTOCOLS = each("protocol", ["natural", "compact"])
 BLOCKS = {
     "natural": ("--- Start of skills ---\n{}\n--- End of skills ---", "\n"),
     "compact": ("<ops> {} </ops>", " ; "),
@@ -235,11 +237,18 @@ def test_any_answer_is_read_without_raising_and_every_kept_skill_can_be_shown_an
         )
 
 
+@each("line", [f"skill{' ' * 20_000}x", f"skill a{' |x' * 10_000}", f"skill{' |' * 10_000}"])
+def test_a_line_of_spaces_or_bars_is_read_in_time(line):
+    began = time.process_time()
+    assert not answered(SkillsContext(), block("natural", line), special_tokens=SPECIAL).state.skills
+    assert time.process_time() - began < 1
+
+
+@PROTOCOLS
 @given(
     before=st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left"]), max_size=4),
     after=st.lists(st.sampled_from(["1=up", "2=red", "3=?", "4=left", "5=go"]), max_size=5),
 )
-@PROTOCOLS
 def test_what_a_scripted_policy_writes_makes_the_library_its_note_and_nothing_else(protocol, before, after):
     context = SkillsContext(protocol)
     start = beside(context, Scripted).adopt("\n".join(before))

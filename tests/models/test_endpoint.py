@@ -66,10 +66,12 @@ def test_an_endpoint_is_a_row_beside_a_policy_with_the_figures_that_it_has_alone
     assert "tiny: " in out
 
 
-def test_a_baseline_with_weights_is_refused_by_key(capsys):
+def test_a_baseline_with_weights_is_refused_by_key_and_a_warm_start_needs_them(capsys):
     weights = "cod_lightning.engines.transformers.TransformersEngine"
     assert main(["test", "--config", "smoke", "--data.baseline", weights]) == 2
     assert "data.baseline is TransformersEngine; expected an engine whose model" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy; expected a policy with weights"):
+        WarmStartModule(EndpointPolicy())
 
 
 def test_an_endpoint_plays_validation_packs():
@@ -120,13 +122,12 @@ def test_what_needs_weights_or_a_name_is_refused_before_anything_is_sent(command
     assert not (tmp_path / "runs/endpoint/config.yaml").exists()
 
 
-def test_a_warm_start_needs_weights():
-    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy; expected a policy with weights"):
-        WarmStartModule(EndpointPolicy())
-
-
-def test_a_response_that_is_spelled_in_letters_leaves_the_tokens_of_prompts_whole():
+def test_a_model_that_is_elsewhere_computes_nothing_and_letters_leave_the_tokens_of_prompts_whole():
     policy = EndpointPolicy()
+    model = policy.model(policy.tokenizer(()))
+    assert not model.state_dict()
+    with pytest.raises(NotImplementedError):
+        model()
     tokenizer = policy.tokenizer(())
     assert len(tokenizer.encode("caf\u00e9")) == 5, "lengths are counted in bytes"
     prompt = "<|user|>up<|end|>"
@@ -134,11 +135,3 @@ def test_a_response_that_is_spelled_in_letters_leaves_the_tokens_of_prompts_whol
     assert len(policy.model(tokenizer).spell(prompt)) == len(prompt)
     assert tokenizer.backend_tokenizer.encode(prompt).ids == before
     assert len(before) == 4
-
-
-def test_a_model_that_is_elsewhere_computes_nothing():
-    policy = EndpointPolicy()
-    model = policy.model(policy.tokenizer(()))
-    assert not model.state_dict()
-    with pytest.raises(NotImplementedError):
-        model()

@@ -19,6 +19,9 @@ from tests.cases import each
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made
 
+OFTEN = "llama", "mixtral", "qwen3_5_text", "gemma2", "granite", "cohere2", "deepseek_v3", "gpt_oss", "opt"
+"""One of each kind of attention, of experts and of logits; those like them are slow."""
+every_family = each("name", OFTEN, slow=[name for name in FAMILIES if name not in OFTEN])
 ONE_BY_ONE = {"qwen3_next", "qwen3_5_text", "gpt_oss"}
 """Recurrent, or with attention of its own."""
 
@@ -34,7 +37,7 @@ def own_logits(model, ids):
         model.set_attn_implementation(before)
 
 
-@each("name", FAMILIES)
+@every_family
 def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
     model, drawn = made(name), random.Random(0)
     engine = TransformersEngine()
@@ -66,7 +69,7 @@ def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
                 assert behaviour == pytest.approx(float(logprobs[t - 1, token]), abs=1e-3)
 
 
-@each("name", FAMILIES)
+@every_family
 def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own_logits(name):
     model = made(name)
     ids = torch.randint(3, 64, (3, 24), generator=torch.Generator().manual_seed(0))

@@ -175,3 +175,17 @@ def test_a_tree_of_rows_keeps_about_what_is_planned(num_siblings, monkeypatch):
     run = RunSizes(weight_bytes=4, activation_bytes=4, num_tokens=tree.token_ids.shape[1], scores_bytes=0)
     planned = 2 * activations(sizes_of(model), run, run.num_tokens) / 3  # pyright: ignore[reportPossiblyUnboundVariable]
     assert 0.8 * planned < kept[1] - kept[0] < 1.05 * planned
+
+
+@each("autocast", [False, True])
+def test_scores_that_are_written_out_are_planned_as_for_rows_that_see_all(autocast, monkeypatch):
+    config = Qwen3Config(**LAYER, num_hidden_layers=2)  # pyright: ignore[reportArgumentType]
+    model = Qwen3ForCausalLM(config)
+    attention.use_grouped_attention(model)
+    ids = torch.randint(0, 64, (1, 256))
+    run = replace(RUN, weight_bytes=4, activation_bytes=2 if autocast else 4, num_tokens=256, longest_row=256)
+    planned = items(plan_memory(sizes_of(model), run, 24 * GIB, ""))["attention scores"]
+    written = saved_bytes(model, ids, autocast)
+    monkeypatch.setattr(attention, "_ROW", -1)
+    apart = written - saved_bytes(model, ids, autocast)
+    assert 0.5 * planned < apart < planned, "each of four times 64 queries sees what is before its last"

@@ -42,19 +42,13 @@ def test_any_text_survives_encoding_and_decoding(chat, text):
     assert chat.text(chat.encode(chat.neutral(text))) == chat.neutral(text)
 
 
-def test_what_world_and_context_say_survives(said, chat):
+def test_what_is_said_survives_in_any_order_and_each_word_digit_and_tag_is_one_piece(said, chat, tokenizer):
     for text in said:
         assert chat.neutral(text) == text
         assert chat.text(chat.encode(text)) == text
-
-
-def test_the_same_sentences_make_the_same_tokenizer_in_any_order(said, tokenizer):
     again = SentencePolicy().tokenizer([*reversed(said), *said])
     assert again.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
     assert again.chat_template == tokenizer.chat_template
-
-
-def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece(tokenizer, chat):
     pieces = [chat.text((i,)) for i in chat.encode("- Lever 12: gold. <answer>Lever 3</answer>")]
     assert pieces == ["-", " Lever", " 1", "2", ":", " gold", ".", " <answer>", "Lever", " 3", "</answer>"]
     assert len(tokenizer) < 1000
@@ -88,11 +82,8 @@ def test_no_text_begins_or_ends_a_message(tokenizer, chat, parts):
     )
 
 
-def test_its_role_marks_are_refused_in_contexts_of_other_models_too():
+def test_its_role_marks_are_refused_in_contexts_of_other_models_and_missing_sentences_are_named():
     assert [WIDELY_KNOWN.first(token) for token in (BEGIN, END)] == [BEGIN, END]
-
-
-def test_without_sentences_the_error_says_so():
     with pytest.raises(ConfigError, match=r"model\.policy is SentencePolicy; expected sentences"):
         SentencePolicy().tokenizer([])
 

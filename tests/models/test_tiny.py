@@ -66,14 +66,6 @@ def test_with_induction_an_untrained_model_goes_on_as_after_the_last_two_words_b
     assert said["after the last"] <= 1
 
 
-@each("changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}])
-def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
-    with pytest.raises(ConfigError) as caught:
-        TinyPolicy(**INDUCTION | changed)
-    assert caught.value.key.startswith("model.policy.")
-    assert "induction" in caught.value.expected + caught.value.remedy
-
-
 @each("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
 def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(words, tmp_path):
     policy = TinyPolicy(**SMALL)

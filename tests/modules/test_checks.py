@@ -1,7 +1,10 @@
 """Options of the data and of the objective that have no meaning together are refused with key and reason."""
 
+from dataclasses import dataclass
+
 import pytest
 
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.credit.baselines import Accepted, AsymRE, TermsAlone
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
@@ -13,8 +16,9 @@ from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
-from cod_lightning.objective.terms import EntropyBonus
+from cod_lightning.objective.terms import EntropyBonus, LossTerm
 from tests.cases import each
+from tests.small_fit import small_fit
 from tests.training.test_rollouts import data, module
 
 
@@ -93,3 +97,40 @@ def test_options_that_have_a_meaning_together_are_taken(options, of_data):
 @each("baseline", [TermsAlone(), Accepted(at_least=1.0)])
 def test_a_single_lifecycle_a_pack_goes_with_a_baseline_that_compares_nothing(baseline):
     check_combination(module(baseline=baseline, scale="none", terms=[EntropyBonus()]), data(group_size=1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sum(LossTerm):
+    coefficient: float = 0.1
+
+    def __call__(self, inputs):
+        return inputs.policy_logprobs.sum()
+
+
+class Misspelt(Sum):
+    def __call__(self, inputs):
+        return inputs.logprobs.sum()
+
+
+class Bare(LossTerm):
+    def __call__(self, inputs):
+        raise AssertionError("never asked")
+
+
+class Mean(REC):
+    def __call__(self, inputs):
+        return inputs.policy_logprobs.mean()
+
+
+@each(
+    ("options", "said"),
+    [
+        ({"terms": [Sum()]}, r"model\.terms is Sum; expected one that returns TermSums \(.*returns a Tensor"),
+        ({"terms": [Misspelt()]}, r"model\.terms is Misspelt; .*no attribute 'logprobs', .*test_checks\.py:\d+\)"),
+        ({"terms": [Bare()]}, r"model\.terms is Bare; expected a frozen dataclass with a field `coefficient`"),
+        ({"loss": Mean()}, r"model\.loss is Mean; expected one that returns LossOutputs"),
+    ],
+)
+def test_a_loss_or_a_term_of_ones_own_that_answers_wrongly_ends_the_run_in_one_line(tmp_path, options, said):
+    with pytest.raises(ConfigError, match=said):
+        small_fit(tmp_path, WeightSync(), module=options)

@@ -56,14 +56,10 @@ def weights(module):
     return torch.cat([p.detach().flatten() for p in module.model.parameters()])
 
 
-def test_the_engine_and_the_training_forward_agree_on_every_rollout(usual):
+def test_engine_and_training_agree_on_every_rollout_and_an_update_is_of_one_policy_version(usual):
     *_, recorder, _ = usual
     gaps = [values["train/logprob_gap"] for values in recorder.values[0::2]]
     assert max(gaps) < 1e-5
-
-
-def test_every_token_of_an_update_was_sampled_by_one_policy_version_and_later_rollouts_by_a_later_one(usual):
-    *_, recorder, _ = usual
     versions = [set(batch.policy_version.tolist()) for batch in recorder.batches]
     assert all(len(v) == 1 for v in versions)
     assert versions[0] == versions[1]

@@ -23,6 +23,7 @@ from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
 from tests.adapted import write_base
+from tests.cases import each
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts
 from tests.small_fit import quiet_trainer
@@ -212,7 +213,7 @@ def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, chose
     assert rows[-1] == 0  # the last rank steps all the same
 
 
-@pytest.mark.parametrize(("precision", "size"), [("bf16-mixed", torch.float32), ("bf16-true", torch.bfloat16)])
+@each(("precision", "size"), [("bf16-mixed", torch.float32), ("bf16-true", torch.bfloat16)])
 def test_half_precision_and_recomputed_activations_train_sharded(precision, size, recorded, tmp_path):
     def train():
         found = fit("fsdp2", 2, tmp_path, recorded, max_steps=2, precision=precision, made=RecomputingPolicy)
@@ -225,7 +226,7 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
     assert min(ours[1]) > 0
 
 
-@pytest.mark.parametrize(("name", "number"), [("ddp", 1), ("fsdp2", 2)])
+@each(("name", "number"), [("ddp", 1), ("fsdp2", 2)])
 def test_rows_as_a_tree_have_the_gradients_of_padded_ones(name, number, recorded, alone, tmp_path, monkeypatch):
     monkeypatch.setattr(row_tree, "_PAYS_SMALL", 1.0)
     inputs, asked = RowTree.inputs, []

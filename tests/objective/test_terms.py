@@ -8,6 +8,7 @@ import torch
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.objective.terms import JSD, KL, ObservationLoss, TermInputs, means
+from tests.cases import each
 from tests.small_fit import Updates, small_fit
 from tests.stubs import WordWorld
 
@@ -65,9 +66,7 @@ def test_value_and_gradient_of_the_jsd_are_in_expectation_those_of_the_whole_dis
         assert torch.allclose(gradient / beta, limit, atol=0.02), "towards forward KL"
 
 
-@pytest.mark.parametrize(
-    ("term", "name"), [(JSD(), "jsd_teacher"), (KL(to="teacher", estimator="k3"), "divergence_teacher")]
-)
+@each(("term", "name"), [(JSD(), "jsd_teacher"), (KL(to="teacher", estimator="k3"), "divergence_teacher")])
 def test_tokens_without_a_score_and_tokens_of_prompts_are_left_out_and_extremes_stay_finite(term, name):
     policy = torch.tensor([[-1.0, -900.0, -2.0, -3.0]], requires_grad=True)
     teacher = torch.tensor([[-2.0, -0.1, math.nan, 7.0]])

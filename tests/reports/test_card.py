@@ -150,14 +150,18 @@ def test_the_programs_prompt_is_the_worlds(text: str) -> None:
     assert eval(assignment.strip()) == [{"role": "user", "content": text}]
 
 
-def test_the_settings_are_those_of_the_config() -> None:
+def test_the_settings_are_those_of_the_config_and_a_policy_that_takes_no_folder_gets_no_commands() -> None:
     shown = yaml.safe_load(settings(CONFIG))
     assert shown["model"] == {key: CONFIG["model"][key] for key in CONFIG["model"] if key != "policy"}
     assert (shown["data"]["pack_size"], shown["seed_everything"]) == (8, 1)
-
-
-def test_a_policy_that_takes_no_folder_gets_no_commands() -> None:
     own = copy.deepcopy(CONFIG)
     own["model"]["policy"] = {"class_path": "mine.Policy"}
     assert "```bash" not in render(facts(config=own))
     assert "--model.policy.path DIR" in render(facts())
+
+
+def test_an_engine_of_a_foreign_checkpoint_adds_no_command() -> None:
+    config = copy.deepcopy(CONFIG)
+    config["data"]["engine"], config["warm_start"] = {"class_path": "x; rm -rf ~\nrm -rf /"}, {"num_updates": "many"}
+    text = render(facts(config=config))
+    assert "--data.engine 'x; rm -rf ~\nrm -rf /' --state" in text

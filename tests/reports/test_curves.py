@@ -13,20 +13,14 @@ def test_columns_are_grouped_into_panels_in_a_sensible_order(tmp_path):
     assert notes == []
 
 
-def test_the_later_row_of_a_step_counts(tmp_path):
+def test_the_later_row_of_a_step_counts_what_is_no_number_is_left_out_and_a_missing_file_is_said(tmp_path):
+    assert "no metrics.csv" in read_curves(tmp_path)[1][0]
     (tmp_path / "metrics.csv").write_text("step,mine\n4,4\n5,5\n4,40\n")
     assert read_curves(tmp_path)[0]["mine"][0].y == [40, 5]
-
-
-def test_rows_and_cells_that_are_no_numbers_are_left_out_and_rows_counted(tmp_path):
     (tmp_path / "metrics.csv").write_bytes(b"step,mine\n0,1\nxx,2\n2,nan\n3,oops\n4,5,6,7\n\x00\xff\n6")
     panels, notes = read_curves(tmp_path)
     assert panels["mine"][0].x == [0, 4]
     assert notes == ["2 rows of metrics.csv have no step and were left out."]
-
-
-def test_a_missing_or_empty_file_is_said(tmp_path):
-    assert "no metrics.csv" in read_curves(tmp_path)[1][0]
     (tmp_path / "metrics.csv").write_text("")
     assert read_curves(tmp_path) == ({}, ["metrics.csv holds no numbers."])
 
@@ -38,15 +32,17 @@ def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path):
     assert (line.x[0], line.x[-1]) == (0, 12_344)
 
 
-def test_position_ten_comes_after_position_nine(tmp_path):
+def test_position_ten_comes_after_nine_and_pass_at_1_and_at_k_are_lines_of_one_titled_panel(tmp_path):
     names = [f"val/success/position_{n}" for n in (10, 9, 0)]
     (tmp_path / "metrics.csv").write_text(f"step,{','.join(names)}\n0,0.1,0.2,0.3\n")
     (panel,) = read_curves(tmp_path)[0].values()
     assert [line.label for line in panel] == ["position 0", "position 9", "position 10"]
-
-
-def test_pass_at_1_and_at_k_are_two_lines_of_one_titled_panel(tmp_path):
     (tmp_path / "metrics.csv").write_text("step,train/pass_at/8,train/pass_at/1\n0,0.9,0.4\n")
     ((title, lines),) = read_curves(tmp_path)[0].items()
     assert title.startswith("Tasks solved in training")
     assert [(line.label, line.y) for line in lines] == [("k = 1", [0.4]), ("k = 8", [0.9])]
+
+
+def test_a_name_may_hold_more_digits_than_python_reads(tmp_path):
+    (tmp_path / "metrics.csv").write_text(f"step,a{'1' * 5_000},a{'1' * 4_999}2,a3\n0,1,2,3\n")
+    assert [line.y for (line,) in read_curves(tmp_path)[0].values()] == [[3], [1], [2]]

@@ -36,25 +36,19 @@ def test_an_entry_is_replaced_by_the_one_that_resembles_it_and_not_by_its_neighb
     ]
 
 
-def test_a_context_of_one_entry_is_replaced_even_by_other_words() -> None:
+def test_one_entry_is_replaced_an_empty_context_only_gains_and_both_texts_can_be_read_off() -> None:
     assert changed("all is well", "turn back") == [("replaced", "all is well", "turn back")]
+    assert changed("", "a b\nc") == [("added", "", "a b"), ("added", "", "c")]
+    assert changed("a b\nc", "") == [("removed", "a b", ""), ("removed", "c", "")]
+    before, after = "a 1\nb 2\nc 3\nd 4", "b 2\nd 5\ne 6\na 1"
+    found = changed(before, after)
+    assert [a for _, _, a in found if a] == after.splitlines()
+    assert sorted(b for _, b, _ in found if b) == sorted(before.splitlines())
 
 
 @each("text", ["", "\n\n", "one\n\ntwo"])
 def test_the_same_text_has_no_changes(text: str) -> None:
     assert {kind for kind, _, _ in changed(text, text)} <= {"kept"}
-
-
-def test_an_empty_context_only_gains_and_loses() -> None:
-    assert changed("", "a b\nc") == [("added", "", "a b"), ("added", "", "c")]
-    assert changed("a b\nc", "") == [("removed", "a b", ""), ("removed", "c", "")]
-
-
-def test_both_texts_can_be_read_off_the_changes() -> None:
-    before, after = "a 1\nb 2\nc 3\nd 4", "b 2\nd 5\ne 6\na 1"
-    found = changed(before, after)
-    assert [a for _, _, a in found if a] == after.splitlines()
-    assert sorted(b for _, b, _ in found if b) == sorted(before.splitlines())
 
 
 def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> None:
@@ -73,6 +67,14 @@ def test_texts_of_very_many_entries_are_not_compared_pair_by_pair() -> None:
     assert kinds == ["removed"] * 100_000 + ["added"] * 100_000
     assert {kind for kind, _, _ in changed(before, before)} == {"kept"}
     assert time.perf_counter() - begun < 20
+
+
+def test_entries_that_come_again_and_again_are_compared_in_time() -> None:
+    before, after = ("\n".join(f"a\n{word} {n}" for n in range(249)) for word in ("old", "new"))
+    begun = time.process_time()
+    assert len(changed(before, after)) >= 498
+    assert len(changed(f"{before}\nb", f"{before}\nc")) == 499, "what both begin with does not count"
+    assert time.process_time() - begun < 0.5
 
 
 def with_events(*events: list[tuple[str, ...]]) -> list[Episode]:

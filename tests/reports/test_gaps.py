@@ -89,6 +89,12 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
     assert [one["gap"] is None for one in episodes[:4]] == [True, True, True, False]
 
 
+def test_the_blank_line_of_a_run_that_went_on_is_not_noted(tmp_path):
+    write_run(tmp_path, GROUPS)
+    _side(tmp_path).write_text(_side(tmp_path).read_text() + "\n")
+    assert _data(tmp_path)[1] == []
+
+
 def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_for_it(tmp_path):
     write_run(tmp_path, GROUPS[:1])
     (made,) = GROUPS[:1]

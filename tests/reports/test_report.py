@@ -162,7 +162,7 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
 
 
 def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_evenly_and_the_others_counted(tmp_path):
-    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
+    write_run(tmp_path, varied_groups(40, 2, words=20), group_size=2)
     size = (tmp_path / "lifecycles" / "train.jsonl").stat().st_size
     shutil.copy(tmp_path / "lifecycles" / "train.jsonl", tmp_path / "lifecycles" / "validation.jsonl")
     whole, every = report_data(read_runs([tmp_path]), most_read=2 * size)

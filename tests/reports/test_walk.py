@@ -16,16 +16,10 @@ def _go(*codes: int) -> list[str]:
     return [f"so <answer>Direction {code}</answer>" for code in codes]
 
 
-def test_a_path_follows_the_mapping_and_stays_at_the_edge():
+def test_a_path_follows_the_mapping_stays_at_the_edge_and_ends_in_a_hole_or_on_the_goal():
     assert path_of(lake_of(SPEC) or {}, _go(4, 1, 2)) == [(0, 0), (0, 0), (0, 1), (1, 1)]
-
-
-def test_a_path_ends_in_a_hole_or_on_the_goal():
     assert path_of(lake_of(SPEC) or {}, _go(2, 1, 1)) == [(0, 0), (1, 0)]
     assert path_of(lake_of(SPEC) or {}, _go(1, 1, 2, 2, 3))[-1] == (2, 2)
-
-
-def test_answers_that_cannot_be_read_move_nowhere():
     assert path_of(lake_of(SPEC) or {}, ["?", *_go(1)]) == [(0, 0), (0, 1)]
 
 

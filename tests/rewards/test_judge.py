@@ -12,6 +12,7 @@ from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rewards.judge import score_of
 from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason, Task
 from tests import records
+from tests.cases import each
 from tests.chat_server import ChatServer, Reply, said
 
 KEY = "sk-very-secret-0123456789"
@@ -104,14 +105,14 @@ def test_a_ceiling_or_a_wrong_key_ends_the_run_and_names_the_part(judge):
             score(judge(server.url))
 
 
-@pytest.mark.parametrize("score", ["1.5", "-0.1", "true", "NaN", "1e999", "1" + 400 * "0", '"1"', "null", "[1]"])
+@each("score", ["1.5", "-0.1", "true", "NaN", "1e999", "1" + 400 * "0", '"1"', "null", "[1]"])
 def test_a_score_is_a_number_from_0_to_1(score):
     with pytest.raises(ValueError, match="not a number from 0 to 1"):
         score_of(ChatAnswer(text=f'{{"score": {score}, "reason": ""}}', stop=StopReason.STOP))
 
 
-@pytest.mark.parametrize("kind", [JudgeReward, PairwiseJudge])
-@pytest.mark.parametrize(
+@each("kind", [JudgeReward, PairwiseJudge])
+@each(
     ("settings", "key"),
     [
         ({"model": None}, "model"),
@@ -132,3 +133,8 @@ def test_settings_that_cannot_work_are_named_before_anything_is_sent(kind, setti
         kind(**given).check()
     assert caught.value.key == f"data.rewards.{kind.__name__}.{key}"
     assert "\n" not in str(caught.value)
+
+
+def test_a_device_is_not_read_as_a_rubric():
+    with pytest.raises(ConfigError, match="expected a text file"):
+        JudgeReward(rubric="/dev/null", model="m", base_url="http://h/v1").check()

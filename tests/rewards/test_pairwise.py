@@ -73,14 +73,11 @@ def test_scores_are_the_mean_over_opponents_of_both_orders(num, opponents):
     assert part.num_missing == sum(None in (verdicts[a, b], verdicts[b, a]) for a, b in pairs_of(num, opponents))
 
 
-def test_a_judge_that_always_prefers_one_place_or_none_tells_nothing_apart():
+def test_who_prefers_one_place_or_none_tells_nothing_apart_and_two_that_did_the_same_are_a_tie():
     for always, num_by_place in ((1.0, 10), (0.0, 10), (0.5, 0)):
         part = Table(dict.fromkeys(permutations(range(5), 2), always))
         assert asked(part, [episode(k) for k in range(5)]) == [0.5] * 5
         assert (part.num_by_place, part.num_pairs) == (num_by_place, 10)
-
-
-def test_two_that_did_the_same_are_a_tie_and_nobody_is_asked():
     part = Table({(1, 2): 0.0, (2, 1): 1.0})
     assert asked(part, [episode(1), episode(1), episode(2)]) == [0.25, 0.25, 1.0]
     assert len(part.asked) == 4

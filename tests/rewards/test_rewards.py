@@ -91,10 +91,12 @@ def raising(error):
     return Does(work)
 
 
-def test_without_further_parts_an_episode_stays_the_very_same():
+def test_without_further_parts_an_episode_stays_the_same_and_without_a_reward_it_is_never_scored():
     episode = solved(0.3)
     assert score(episode) is episode
     assert play(own=Does(lambda: 0.0)) != play()
+    episode = solved(None, EpisodeStatus.FAILED, error="WorldHung: x")
+    assert score(episode, bonus=raising(AssertionError("asked"))) is episode
 
 
 def test_a_reward_is_the_sum_of_its_weighted_parts_and_success_stays_the_worlds():
@@ -111,11 +113,6 @@ def test_a_part_belongs_to_its_kinds_of_episodes_only():
     update = structs.replace(solved(-0.1), kind=EpisodeKind.UPDATE)
     assert score(update, bonus=Does(lambda: 1.0)) is update
     assert score(update, context=ContextReward(0.0), bonus=Does(lambda: 1.0)).parts == {"context": 0.0}
-
-
-def test_an_episode_without_a_reward_is_never_scored():
-    episode = solved(None, EpisodeStatus.FAILED, error="WorldHung: x")
-    assert score(episode, bonus=raising(AssertionError("asked"))) is episode
 
 
 @each(

@@ -100,10 +100,14 @@ def test_a_comparison_that_hangs_is_broken_off_and_a_refusal_ends_the_run():
         play(order=Does(raising(EngineRefused("a wrong key"))))
 
 
-def test_two_siblings_are_compared_and_a_lifecycle_without_any_with_nothing():
+def test_siblings_are_compared_where_there_are_two_and_one_without_a_score_is_missing():
     for place in places(play(num_siblings=2, order=Does(numbered, kinds=BOTH))):
         assert [one.parts["order"] for one in place] == [0.0, 1.0]
     assert play(num_siblings=1, order=Does(raising(AssertionError("asked")))) == play(num_siblings=1)
+    groups = play(order=Does(lambda episodes, task: [None, *numbered(episodes, task)[1:]]))
+    for group in groups:
+        assert [one.failed for one in group.lifecycles] == [True, False, False, False]
+        assert group.lifecycles[0].solves[0].error == "RewardFailure: order gave this sibling no score"
 
 
 @each(
@@ -131,13 +135,6 @@ def test_a_comparison_that_fails_makes_the_rewards_of_its_place_missing_and_no_o
             assert one.fault == ("RewardFailure" if lost else "")
             assert not lost or "order" in one.error
     assert count_faults(groups) == {"RewardFailure": 2 * NUM_SIBLINGS}
-
-
-def test_a_sibling_without_a_score_is_missing_and_the_others_keep_theirs():
-    groups = play(order=Does(lambda episodes, task: [None, *numbered(episodes, task)[1:]]))
-    for group in groups:
-        assert [one.failed for one in group.lifecycles] == [True, False, False, False]
-        assert group.lifecycles[0].solves[0].error == "RewardFailure: order gave this sibling no score"
 
 
 @each(("most", "scores"), [(2, [0.0, 1.0]), (3, [])])

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from cod_lightning.rollout import ahead as ahead_module
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 
@@ -34,13 +35,15 @@ def test_a_signal_gives_up_what_is_under_way_and_what_is_to_come_and_says_which_
     assert ahead.idle
 
 
-def test_a_signal_waits_for_a_second_at_most_where_a_world_holds_up_the_thread(liveness):
+def test_a_signal_waits_for_a_second_at_most_where_a_world_holds_up_the_thread(liveness, monkeypatch):
+    assert ahead_module._STOP_S == 1.0
+    monkeypatch.setattr(ahead_module, "_STOP_S", 0.2)
     ahead, over = RolloutAhead(liveness), threading.Event()
     ahead.begin(over.wait, "held up")
     begun = time.monotonic()
-    threading.Timer(0.2, ahead.stop).start()
+    threading.Timer(0.05, ahead.stop).start()
     ahead.settle()
-    assert 1.0 < time.monotonic() - begun < 2.0
+    assert 0.2 < time.monotonic() - begun < 1.2
     assert ahead.given_up() == ["held up"]
     assert not ahead.idle
     over.set()

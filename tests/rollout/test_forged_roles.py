@@ -1,8 +1,12 @@
 """No text from outside begins or ends a message of a prompt, whatever it spells and whatever template and tokenizer make of it."""
 
 import random
+import re
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import normalizers
 
 from cod_lightning.engines.scripted import ScriptedEngine
@@ -92,18 +96,34 @@ def test_hostile_texts_forge_no_role_where_history_is_rewritten(family):
         assert not forged(chat, chat.encode(chat.rendered(dialogue)), chat.encode(chat.rendered(harmless))), text
 
 
+@each("most", [100], slow=[300])
 @each("kind", NORMALISERS)
 @each("family", ["qwen3", "gemma", "vicuna", "deleting"])
-def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind):
+def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind, most):
     chat = Chat(family_tokenizer(family, NORMALISERS[kind]))
     honest = chat.continuation("x", chat.end_of_turn)
     refused = 0
-    for text in texts(300):
+    for text in texts(most):
         try:
             assert not forged(chat, chat.continuation(text, chat.end_of_turn), honest), text
         except ForgedRole:
             refused += 1
     assert (refused > 0) is (kind == "without zero width")
+
+
+@given(st.lists(st.text("ab<|", min_size=1, max_size=6), min_size=1, max_size=12), st.text("ab<|", max_size=60))
+def test_a_spelling_is_found_where_it_stands_and_the_longest_one_first(spellings, text):
+    listed = re.compile("|".join(map(re.escape, sorted(spellings, key=len)[::-1])))
+    found = next((one[0] for one in listed.finditer(text)), "")
+    assert ControlTokens(spellings).first(text) == (found or WIDELY_KNOWN.first(text))
+
+
+def test_of_many_tokens_that_begin_alike_a_text_of_their_beginning_is_read_in_time():
+    tokens = ControlTokens(f"<unused{number}>" for number in range(6_000))
+    began = time.process_time()
+    assert tokens.broken_up("<" * 30_000) == "<" * 30_000
+    assert tokens.first("<" * 30_000 + "<UNUSED5999>") == "<UNUSED5999>"
+    assert time.process_time() - began < 1
 
 
 def test_a_token_within_another_one_is_broken_up_too():

@@ -88,18 +88,14 @@ def test_each_prompt_extends_the_one_before_or_is_what_the_template_makes_of_the
             assert chat.tokenizer.decode(prompt) == template_says(chat, said)
 
 
-def test_thoughts_of_earlier_turns_are_gone_or_kept_as_the_key_says():
+def test_earlier_thoughts_are_gone_in_segments_that_are_dialogues_of_their_own_or_kept_as_the_key_says():
     for rewrite, num in ((True, 0), (False, 2)):
         engine, *_ = talk(chat := Chat(bpe_tokenizer(QWEN3), True, rewrite), THOUGHT)
         last = chat.tokenizer.decode(engine.prompts[-1])
         assert len(re.findall("The map is dark", last)) == num
         assert last.count("Left.") == 2
-
-
-def test_a_segment_that_begins_within_an_episode_is_another_dialogue_to_the_engine_and_none_is_left_open():
-    engine, *_ = talk(Chat(bpe_tokenizer(QWEN3), True, True), THOUGHT)
-    assert engine.dialogues == ["me", "me#1", "me#2"]
-    assert engine.released == engine.dialogues
+        assert engine.dialogues == (["me", "me#1", "me#2"] if rewrite else ["me"] * 3)
+        assert engine.released == list(dict.fromkeys(engine.dialogues)), "none is left open"
 
 
 def test_words_that_the_template_trims_are_rewritten_where_it_is_followed():

@@ -24,8 +24,9 @@ def live(engine, world=None, **more):
     return group
 
 
-def test_solve_and_update_episodes_interleave_and_nothing_follows_the_last_task():
-    (lifecycle,) = live(FunctionEngine(lambda _: SAY_W1)).lifecycles
+def test_solves_and_updates_interleave_none_follows_the_last_task_and_each_task_reads_what_the_update_before_wrote():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    (lifecycle,) = live(engine).lifecycles
     assert [(e.kind.value, e.position) for e in lifecycle.episodes] == [
         ("solve", 0),
         ("update", 0),
@@ -33,11 +34,6 @@ def test_solve_and_update_episodes_interleave_and_nothing_follows_the_last_task(
         ("update", 1),
         ("solve", 2),
     ]
-
-
-def test_what_an_update_wrote_is_what_the_next_task_reads():
-    engine = FunctionEngine(lambda _: SAY_W1)
-    (lifecycle,) = live(engine).lifecycles
     assert lifecycle.solves[0].context_before == ""
     assert [e.context_before for e in lifecycle.solves[1:]] == ["w1", "w1"]
     prompts = [CHAT.tokenizer.decode(list(ids)) for ids in engine.prompts]
@@ -67,18 +63,14 @@ def test_an_engine_that_saw_other_ids_costs_the_lifecycle_and_rows_of_other_ids_
     assert count_drift([structs.replace(group, lifecycles=(forged,))]) == 3 * len(SAY_W1)
 
 
-def test_a_world_that_raises_costs_one_lifecycle_and_its_reward_is_missing():
-    group = live(FunctionEngine(lambda _: SAY_W1), WordWorld(raise_in=".1"))
+def test_a_world_that_raises_costs_one_lifecycle_its_reward_is_missing_and_every_dialogue_is_released():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    group = live(engine, WordWorld(raise_in=".1"))
     statuses = [e.status for e in group.lifecycles[0].episodes]
     assert statuses == [EpisodeStatus.COMPLETED] * 2 + [EpisodeStatus.FAILED] + [EpisodeStatus.SKIPPED] * 2
     failed = group.lifecycles[0].episodes[2]
     assert failed.reward is None
     assert failed.error == "EnvironmentFailure: RuntimeError: the world is broken"
-
-
-def test_every_dialogue_is_released_even_when_something_fails():
-    engine = FunctionEngine(lambda _: SAY_W1)
-    live(engine, WordWorld(raise_in=".1"))
     assert len(engine.released) == 2  # solve 0, update 0; the third never began
 
 
@@ -234,6 +226,7 @@ def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_trunc
     by_length, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, max_new_tokens=3)
     by_window, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, window=prompt + 2)
     no_room, _ = live_with_hint(lambda _: "w3", HintContext("compact"), world, window=prompt)
+    assert "occurs 0 times" in ended.updates[0].feedback, "why it did not parse"
     found = [life.updates[0] for life in (ended, by_length, by_window, no_room)]
     assert [(e.turns[0].stop, len(e.turns[0].action_ids)) for e in found] == [
         (StopReason.STOP, 2),
@@ -323,11 +316,6 @@ def test_an_update_that_the_engine_failed_keeps_the_context_and_nothing_follows_
     assert [(e.kind, e.position, e.status) for e in life.episodes[4:]] == [
         (EpisodeKind.SOLVE, 2, EpisodeStatus.SKIPPED)
     ]
-
-
-def test_why_an_update_did_not_parse_is_its_feedback():
-    life, _ = live_with_hint(lambda _: f"w3 {END}", HintContext("compact"))
-    assert "occurs 0 times" in life.updates[0].feedback
 
 
 def test_every_world_of_a_rollout_is_a_copy_and_is_closed_once_its_lifecycle_is_over():

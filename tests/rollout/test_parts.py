@@ -140,14 +140,11 @@ def test_parts_without_an_image_are_text_and_need_no_declaration():
     assert not any(turn.parts for turn in turns)
 
 
-def test_an_undeclared_image_costs_its_lifecycle_alone():
+def test_an_undeclared_image_or_an_engine_that_reads_text_alone_costs_the_lifecycle_alone():
     groups = play(Showing(PICTURE, declared=False))
     assert [group.lifecycles[0].failed for group in groups] == [False, True]
     assert "set traits = Traits(shows_images=True)" in groups[1].lifecycles[0].episodes[0].error
     assert count_faults(groups) == {"EnvironmentFailure": 1}
-
-
-def test_an_engine_that_reads_text_alone_fails_the_lifecycle_where_nothing_refused_it_before():
     groups = play(Showing(PICTURE), FunctionEngine(lambda _: CHAT.encode("w1")))
     assert [group.lifecycles[0].failed for group in groups] == [False, True]
     assert groups[1].lifecycles[0].episodes[0].error.startswith("EngineFailure: FunctionEngine was shown an image")
@@ -212,20 +209,17 @@ def test_a_prompt_that_begins_anew_has_all_images_of_its_messages():
     assert asyncio.run(parts()) == [(PICTURE,), (other,), (PICTURE, other), ()]
 
 
-def test_a_mechanism_may_keep_an_image_of_the_dialogue_and_shows_none_of_its_own():
+def test_an_update_begins_with_text_alone_and_a_mechanism_may_keep_an_image_but_shows_none_of_its_own():
+    opening = (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+    assert checked_opening(opening, PlainContext()) == opening
+    with pytest.raises(ContextFailure, match="update showed an image"):
+        checked_opening((opening[0], Message(Role.USER, "w3", (PICTURE,))), PlainContext())
     before = (Message(Role.SYSTEM, "rules"), Message(Role.USER, "w3", (PICTURE,)))
     mechanism = PlainContext()
     check_history(History(TextState(), before), mechanism, before)
     own = structs.replace(before[1], parts=(Image(PNG + b"!", "w3"),))
     with pytest.raises(ContextFailure, match="a message with an image that the dialogue does not have"):
         check_history(History(TextState(), (before[0], own)), mechanism, before)
-
-
-def test_an_update_begins_with_text_alone():
-    opening = (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
-    assert checked_opening(opening, PlainContext()) == opening
-    with pytest.raises(ContextFailure, match="update showed an image"):
-        checked_opening((opening[0], Message(Role.USER, "w3", (PICTURE,))), PlainContext())
 
 
 def test_an_endpoint_gets_content_parts_with_the_file_in_place_of_the_alternative(monkeypatch):

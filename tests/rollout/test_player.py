@@ -40,14 +40,10 @@ def solve(context: HintContext) -> tuple[Message, ...]:
 
 
 @PROTOCOLS
-def test_in_a_solve_episode_the_policy_acts_and_its_words_are_left_alone(protocol):
+def test_a_solve_episode_is_acted_and_an_update_noted_in_the_form_of_the_mechanism(protocol):
     context, policy = HintContext(protocol), Recorder()
     assert Player(policy, context).reply(solve(context), random.Random(0)) == "left"
     assert policy.shown == [("act", solve(context), random.Random(0).random())]
-
-
-@PROTOCOLS
-def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(protocol):
     context, policy = HintContext(protocol), Recorder()
     response = Player(policy, context).reply(update(context), random.Random(3))
     assert response == beside(context, Scripted).write("1=up", ())

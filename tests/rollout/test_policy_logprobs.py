@@ -6,6 +6,7 @@ import pytest
 
 from cod_lightning.errors import DataError
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
+from tests.cases import each
 from tests.records import solve, turn
 
 RECORD = PolicyLogprobs(
@@ -13,16 +14,13 @@ RECORD = PolicyLogprobs(
 )
 
 
-def test_a_line_reads_back_as_it_was() -> None:
+def test_a_line_reads_back_as_it_was_and_one_of_another_schema_is_named() -> None:
     assert load(dump(RECORD)) == RECORD
-
-
-def test_a_line_of_another_schema_is_named() -> None:
     with pytest.raises(DataError, match="schema 9, not 2"):
         load(json.dumps(json.loads(dump(RECORD)) | {"schema": 9}))
 
 
-@pytest.mark.parametrize("line", [b"\xff", dump(RECORD)[:40], dump(RECORD).replace("-0.5", "NaN"), "{}"])
+@each("line", [b"\xff", dump(RECORD)[:40], dump(RECORD).replace("-0.5", "NaN"), "{}"])
 def test_a_damaged_line_is_told_from_a_whole_one(line: str | bytes) -> None:
     with pytest.raises(DataError, match="torn or damaged"):
         load(line)

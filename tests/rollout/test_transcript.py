@@ -141,16 +141,13 @@ def test_the_same_pack_at_two_steps_stays_two_groups() -> None:
     assert [[life.sibling for life in one.lifecycles] for one in load(torn)] == [[0], [1]]
 
 
-def test_a_line_is_one_lifecycle_that_a_person_can_read(tmp_path: Path) -> None:
+def test_a_line_is_one_lifecycle_that_a_person_can_read_by_the_names_of_the_fields(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "train.jsonl", [group("p", [(True, False), (True, True)], context="left is up")], step=7)
     records = [json.loads(line) for line in (tmp_path / "deep" / "train.jsonl").read_text().splitlines()]
     heads = [(r["schema"], r["step"], r["pack"]["id"], r["sibling"]) for r in records]
     assert heads == [(2, 7, "p", 0), (2, 7, "p", 1)]
     episode = records[0]["episodes"][2]
     assert (episode["kind"], episode["reward"], episode["context_before"]) == ("solve", 0.0, "left is up")
-
-
-def test_the_names_of_a_record_are_those_of_the_fields() -> None:
     made = group("p", [(True, False)], context="left is up")
     (episode, *_) = json.loads(dump(made)[0])["episodes"]
     assert episode.keys() - {"state_before", "state_after"} == set(Episode.__struct_fields__) - {
@@ -199,8 +196,10 @@ def test_damage_is_named_with_file_and_line(tmp_path: Path, damage: Callable[[st
     with pytest.raises(DataError, match=said) as caught:
         read(path)
     assert "train.jsonl, line 3" in str(caught.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere"):
         read(tmp_path / "nowhere.jsonl")
+
+
+def test_a_device_is_no_transcript() -> None:
+    with pytest.raises(DataError, match="it is no file"):
+        read(Path("/dev/null"))

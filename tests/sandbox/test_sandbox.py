@@ -59,19 +59,13 @@ def elsewhere(refused, program, **settings):
     return done.stdout.strip(), done.stderr
 
 
-def test_a_program_reads_its_input_and_prints(sandbox):
+def test_a_program_reads_its_input_and_prints_as_the_first_one_did_and_its_threads_are_waited_for(sandbox):
     assert sandbox.run("import os; print(int(input()) + 1, os.fstat(0).st_size, open(0).seek(0))", "4\nrest")[:2] == (
         "5 6 0\n",
         "",
     )
-
-
-def test_each_job_begins_as_the_first_one_did(sandbox):
     sandbox.run("import math, sys, builtins\nmath.sqrt = None\nbuiltins.print = None\nsys.path.clear()")
     assert sandbox.run("import math, colorsys; print(math.sqrt(4))").output == "2.0\n"
-
-
-def test_threads_that_a_program_leaves_running_are_waited_for(sandbox):
     late = "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.1), print('late'))).start()"
     assert sandbox.run(late).output == "late\n"
 
@@ -243,14 +237,11 @@ def test_jobs_at_the_same_time_do_not_meet(sandbox):
     assert outputs == {number: f"{number}\n" for number in range(12)}
 
 
-def test_a_template_that_was_killed_is_started_again():
+def test_a_template_that_was_killed_is_started_again_and_what_it_cannot_import_is_said():
     sandbox = Programs()
     assert sandbox.run("print(1)").output == "1\n"
     os.kill(sandbox._template.process.pid, signal.SIGKILL)
     assert sandbox.run("print(2)").output == "2\n"
-
-
-def test_what_the_template_cannot_import_is_said():
     with pytest.raises(GradingFailed, match="No module named 'no_such_module'"):
         Sandbox("no_such_module:job").run(b"")
 

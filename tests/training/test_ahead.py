@@ -97,13 +97,21 @@ def usual(tmp_path_factory):
     return fit(tmp_path_factory.mktemp("usual"), made())
 
 
-def test_every_rollout_but_the_first_is_played_by_the_weights_of_one_sync_before(usual):
+def test_a_rollout_is_of_the_weights_of_one_sync_before_and_reported_when_training_on_it_begins(usual):
     _, recorder = usual
     assert recorder.versions == [[1]] * 2 * UPDATES + [[2]] * UPDATES + [[3]] * UPDATES
     assert [values["train/staleness"] for values in recorder.values] == [0] * UPDATES + [1] * 3 * UPDATES
     assert [values["train/staleness_mean"] for values in recorder.values] == [0] * UPDATES + [1] * 3 * UPDATES
     assert "train/mismatch_kl" not in recorder.values[-1]
     assert recorder.values[0]["train/staleness_kl"] < 1e-9 < recorder.values[UPDATES]["train/staleness_kl"]
+    assert recorder.played == [
+        ("train", 0, [1]),
+        ("train", 2, [1]),
+        ("validation", 4, [3]),
+        ("train", 4, [2]),
+        ("train", 6, [3]),
+        ("validation", 8, [5]),
+    ]
 
 
 @pytest.mark.parametrize("bound", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -120,18 +128,6 @@ def test_rollouts_further_ahead_are_older_by_as_much_and_the_first_ones_all_by_t
     before = [[name for name, _ in calls[: calls.index(("observe", [n, n + 1]))]] for n in range(0, 12, 2)]
     assert [names.count("next") for names in before] == [1, *(min(6, n + bound) for n in range(1, 6))]
     assert not ahead_threads()
-
-
-def test_a_rollout_is_reported_when_training_on_it_begins_and_validation_plays_the_newest_weights(usual):
-    _, recorder = usual
-    assert recorder.played == [
-        ("train", 0, [1]),
-        ("train", 2, [1]),
-        ("validation", 4, [3]),
-        ("train", 4, [2]),
-        ("train", 6, [3]),
-        ("validation", 8, [5]),
-    ]
 
 
 def test_a_validation_within_a_rollout_waits_for_the_one_under_way_and_plays_the_newest_weights(tmp_path):
@@ -192,6 +188,7 @@ def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
     assert all(math.isnan(waited) for waited in recorder.waited_s)
 
 
+@pytest.mark.slow
 def test_replaced_packs_attempts_and_a_correction_go_together_with_it(tmp_path):
     data = made(resample_packs=1, program=Anchored(attempts=2, fraction=1.0), passes_per_rollout=2)
     _, recorder = fit(tmp_path, data, mismatch=TokenTruncate())

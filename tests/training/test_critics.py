@@ -93,3 +93,11 @@ def test_tokens_of_a_kind_that_is_not_trained_are_worth_nothing_to_it(tmp_path):
     for batch in updates.batches:
         trained = batch.kinds == kind_id(EpisodeKind.UPDATE)
         assert batch.known.equal(batch.action_mask & trained[:, None])
+
+
+def test_shuffled_episodes_that_no_sibling_is_compared_with_are_trained_on_too(tmp_path):
+    updates, own = Updates(), {"critic": ValueHead(lr=0.1), "trained_kinds": ["solve"]}
+    small_fit(tmp_path, WeightSync(), updates, module=own, group_size=1, shuffle_episodes=True)
+    assert [len(batch.episode.unique()) for batch in updates.batches] == [4] * 4
+    assert all(batch.known.equal(batch.action_mask) for batch in updates.batches)
+    assert all(figures["train/gradient_norm"] > 0 for figures in updates.values[2:])

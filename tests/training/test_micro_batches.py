@@ -23,10 +23,14 @@ def test_rows_are_split_within_the_budget_and_episodes_stay_together(rows, budge
     assert [p.tolist() for p in parts] == [p.tolist() for p in again]
 
 
-def test_rows_of_like_length_share_a_micro_batch():
+def test_rows_of_like_length_share_a_micro_batch_which_ends_where_long_ones_begin():
     lengths = torch.tensor([10, 2, 11, 3])
     parts = split_by_token_budget(lengths, torch.arange(4), 22)
     assert [sorted(lengths[p].tolist()) for p in parts] == [[2, 3], [10, 11]]
+    lengths = torch.tensor([14] * 30 + [55] * 5)
+    for budget, expected in ((4000, [[14] * 30, [55] * 5]), (8000, [[14] * 30 + [55] * 5])):
+        parts = split_by_token_budget(lengths, torch.arange(35), budget)
+        assert [lengths[p].tolist() for p in parts] == expected
 
 
 @given(ROWS, st.integers(1, 200))
@@ -35,13 +39,6 @@ def test_at_most_a_quarter_of_the_budget_is_padding_between_episodes(rows, budge
     for part in split_by_token_budget(lengths, keys, budget):
         widths = {int(k): int(lengths[keys == k].max()) for k in keys[part]}
         assert sum(max(widths.values()) - widths[int(k)] for k in keys[part]) <= budget / 4
-
-
-def test_where_short_rows_end_and_long_ones_begin_a_micro_batch_ends():
-    lengths = torch.tensor([14] * 30 + [55] * 5)
-    for budget, expected in ((4000, [[14] * 30, [55] * 5]), (8000, [[14] * 30 + [55] * 5])):
-        parts = split_by_token_budget(lengths, torch.arange(35), budget)
-        assert [lengths[p].tolist() for p in parts] == expected
 
 
 def test_a_large_budget_pads_between_episodes_no_more_than_one_of_16_384():

@@ -90,7 +90,7 @@ def test_a_source_that_answers_wrongly_is_named_with_what_was_expected(answer, s
         TrainingPacks(Wrong(answer), TWO, 2, 1).draw(0, 6)
     text = str(refused.value)
     assert text.startswith("data.source is Wrong; expected a source ")
-    assert text.endswith(" Correct the source, or choose source=Uniform; the run goes on with --ckpt_path last.")
+    assert text.endswith(" Correct the source, or choose source=Uniform; the run goes on with --ckpt_path auto.")
     assert "\n" not in text
 
 

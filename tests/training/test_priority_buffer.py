@@ -135,7 +135,7 @@ def expected_run(seed, steps):
     return found, first
 
 
-def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync(run):
+def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync_and_reports_what_is_dropped(run):
     data, recorder = run
     expected, num_packs = expected_run(data.seed, NUM_ROLLOUTS)
     dropped = [round(values["train/dropped_rollouts"]) for values in recorder.values[::UPDATES]]
@@ -145,9 +145,6 @@ def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync(run)
     assert sum(dropped) > 0
     assert data.engine.policy_version == 1 + NUM_ROLLOUTS // 2
     assert data.stream.num_packs == num_packs == 2 * (NUM_ROLLOUTS + sum(dropped))
-
-
-def test_what_is_dropped_is_reported_since_it_was_sampled(run):
     _, recorder = run
     dropped = sum(values["train/dropped_rollouts"] for values in recorder.values[::UPDATES])
     assert sum(label == "train" for label, *_ in recorder.played) == NUM_ROLLOUTS + dropped

@@ -205,17 +205,14 @@ def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_deno
     assert update.num_episodes == len(set(keys[kept].tolist()))
 
 
-def test_without_a_replay_batches_shares_and_checkpoints_are_as_they_were():
+def test_nothing_of_a_rollout_is_replayed_in_its_updates_and_without_a_replay_all_is_as_it_was():
+    made = updates(Story(Everything(), rollouts=4).stream)
+    for number, batch in enumerate(made):
+        assert (batch.policy_version[batch.is_replayed] < number // 2).all()
     story = Story(None)
     assert not any(batch.is_replayed.any() for batch in updates(story.stream))
     assert set(story.rollouts.state_dict()) == {"source", "ahead"}
     assert story.figures == {}
-
-
-def test_nothing_of_a_rollout_is_replayed_in_its_own_updates():
-    made = updates(Story(Everything(), rollouts=4).stream)
-    for number, batch in enumerate(made):
-        assert (batch.policy_version[batch.is_replayed] < number // 2).all()
 
 
 @pytest.mark.parametrize(
@@ -401,7 +398,7 @@ def answers(**methods):
 def test_a_replay_that_answers_wrongly_ends_the_run_with_key_and_remedy(replay, said):
     with pytest.raises(ConfigError, match=rf"data\.replay is Wrong; expected a replay .*{said}") as error:
         updates(Story(replay).stream)
-    assert "--ckpt_path last" in str(error.value)
+    assert "--ckpt_path auto" in str(error.value)
 
 
 def test_a_state_that_does_not_load_is_refused_and_another_class_begins_anew():

@@ -39,16 +39,13 @@ def plan(x, values, loss=None, filter_packs=False, every_row=False):
     return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
 
 
-def test_rows_of_zero_advantage_are_skipped_and_count():
+def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values)
     expected = [b for b, (g, k, e) in enumerate(x.place.tolist()) if values[g, k, e] != 0]
     assert found.rows.tolist() == expected
     assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
-
-
-def test_filtered_packs_leave_rows_and_denominators():
     x, values = batch(), advantages()
     found = plan(x, values, filter_packs=True)
     assert found.rows.tolist() == plan(x, values).rows.tolist()
@@ -128,3 +125,24 @@ def test_denominators_are_of_all_ranks_and_each_keeps_its_own_of_the_tokens_that
     assert found.num_episodes == alone.num_episodes + 2
     marked = found.marked[x.action_mask].tolist()
     assert marked == [(3 + token) % 2 == 0 for token in range(len(marked))]
+
+
+def test_what_is_marked_does_not_depend_on_which_rank_has_which_episodes(monkeypatch):
+    class Drawn(REC):
+        def mark(self, tokens, seed):
+            rng = torch.Generator().manual_seed(seed)
+            return tokens.action_mask & (torch.rand(tokens.action_mask.shape, generator=rng) < 0.5)
+
+    x, kept = batch(), []
+    alone = plan(x, advantages(), loss=Drawn()).marked
+    ranks = [x.place[:, 0] == 1, x.place[:, 0] != 1]  # as in a further pass, whose packs come in another order
+    for number in range(2):
+        monkeypatch.setattr(of_update, "gathered", lambda own: kept.append(own) or [own])
+        plan(x.rows(ranks[number].nonzero().squeeze(1)), advantages(), loss=Drawn())
+    of_tokens = [own for own in kept if isinstance(own, torch.Tensor)]
+    monkeypatch.setattr(of_update, "gathered", lambda own: of_tokens if isinstance(own, torch.Tensor) else [own])
+    for number in range(2):
+        monkeypatch.setattr(of_update, "rank", lambda number=number: number)
+        rows = x.rows(ranks[number].nonzero().squeeze(1))
+        found = plan(rows, advantages(), loss=Drawn()).marked
+        assert torch.equal(found, alone[ranks[number]][:, : found.shape[1]])

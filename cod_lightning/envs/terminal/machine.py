@@ -209,7 +209,7 @@ class Machine:
         node, parent = self.find(path), self.find(path[:-1])
         if node is None or len(path) < 2 or not isinstance(parent, Folder):
             raise ShellError(self.words(command, "cannot remove", self.spell(path), MISSING))
-        if self.cwd[: len(path)] == path or self.home[: len(path)] == path:
+        if any(one[: len(path)] == path for one in (self.cwd, self.home, self.sealed, self.writable)):
             raise ShellError(self.words(command, "cannot remove", self.spell(path), "Device or resource busy"))
         self.num_nodes -= count(node)
         del parent.entries[self._key(parent, path[-1])]

@@ -48,6 +48,7 @@ def write_record(folder: Path, record: JobRecord) -> None:
 
 def read_jobs(root: Path) -> dict[Path, JobRecord]:
     """All jobs of a sweep's folder, by their own folders."""
-    if pipe := next(filter(Path.is_fifo, root.glob("*/*")), None):
-        raise DataError(f"{pipe} is a pipe, which would be waited for. Move it away.")
+    for path in root.glob("*/*"):
+        if path.exists() and not (path.is_file() or path.is_dir()):  # also behind a link
+            raise DataError(f"{path} is a pipe or a device, which would be read for ever. Move it away.")
     return {path.parent: read_record(path.parent) for path in sorted(root.glob(f"*/{_FILE}"))}

@@ -98,10 +98,14 @@ def test_a_dialogue_stays_with_the_server_that_holds_its_prefix_and_both_have_wo
     assert len(first) == len(second) == 4
 
 
-def test_lifecycles_over_two_servers_are_exact_to_the_token(engine, tokenizer):
+def test_lifecycles_over_two_servers_are_exact_and_no_sample_depends_on_which_gave_it(engine, tokenizer, two):
     groups = lifecycles(engine, tokenizer)
     assert not any(x.failed for g in groups for x in g.lifecycles)
     assert count_drift(groups) == 0
+    before = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
+    two[1].die()
+    after = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
+    assert before == after
 
 
 def test_every_server_gets_all_weights_by_name_and_gives_up_its_prefixes_at_each_sync(engine, two, model, tmp_path):
@@ -124,13 +128,6 @@ def test_a_server_that_dies_in_a_rollout_loses_no_lifecycle(engine, two, tokeniz
     assert count_drift(groups) == 0
     assert "lost 1 times" in engine.report()
     assert f"{two[0].url} cannot be reached" in engine.report()
-
-
-def test_a_sample_does_not_depend_on_which_server_gave_it(engine, two):
-    before = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
-    two[1].die()
-    after = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
-    assert before == after
 
 
 def test_a_server_that_comes_back_with_other_weights_gets_the_right_ones_before_it_serves(engine, two):

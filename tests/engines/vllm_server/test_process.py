@@ -94,10 +94,10 @@ def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks at /proc")
 def test_the_key_is_sent_to_nobody_before_this_user_listens_at_the_port(tmp_path, monkeypatch):
-    server = process(tmp_path, start_timeout_s=1)
+    server = process(tmp_path, start_timeout_s=0.3)
     monkeypatch.setattr(type(server), "alive", True)
     asked = []
-    with pytest.raises(EngineFailure, match="does not answer 1 s after its start"):
+    with pytest.raises(EngineFailure, match=r"does not answer 0\.3 s after its start"):
         server.wait(lambda: asked.append(1) or True)
     assert not asked
     with socket.socket() as listener:

@@ -24,7 +24,7 @@ def test_an_answer_has_ids_log_probs_and_the_weights_that_sampled_them():
     assert (turn.action_ids, turn.behaviour_logprobs, versions) == ((4, 2), (-1.5, -0.5), {"run-7"})
 
 
-@pytest.mark.parametrize(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
+@each(("key", "value"), [("token_ids", [4, float("inf")]), ("prompt_token_ids", [2**40])])
 def test_numbers_that_are_no_ids_fail_the_turn(key, value):
     (choice,) = ANSWER["choices"]
     spoilt = ANSWER | {key: value} if key in ANSWER else {**ANSWER, "choices": [choice | {key: value}]}

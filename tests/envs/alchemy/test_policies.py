@@ -91,7 +91,7 @@ def test_the_later_of_two_statements_wins_and_other_text_says_nothing():
     assert parse("x + 1 = 2, a + b = ?, A + B = C, abc + def") == {}
 
 
-@pytest.mark.parametrize("parameters", [{}, HARD, COMPACT, {"recipes_max": 3, "tiers_max": 5}])
+@each("parameters", [{}, HARD, COMPACT, {"recipes_max": 3, "tiers_max": 5}])
 def test_the_oracle_makes_every_target_with_the_fewest_attempts(parameters):
     env = Alchemy(**parameters)
     for index in range(15):

@@ -111,6 +111,7 @@ ESCAPES = {
     "extended by itself": "x = [1]\nwhile True:\n    x.extend(x)",
     "growing dict": "x = {}\ni = 0\nwhile True:\n    i = i + 1\n    x[i] = 'a' * 500",
     "replaced text": "'a'.replace('', 'b' * 1000) and ('a' * 3000).replace('a', 'b' * 3000)",
+    "stripped of many letters": "a, b = '\u0101' * 155000, '\u0201' * 20000 + '\u0101'\na.lstrip(b)",
     "joined letters": "('b' * 8000).join('a' * 8000)",
     "joined keys": "('b' * 8000).join({str(n): 1 for n in range(2000)})",
     "joined text": "('b' * 5000).join(['a'] * 4000)",

@@ -116,4 +116,4 @@ def test_budgets_are_what_informed_play_takes_and_some_to_spare():
 
 def test_turns_too_few_for_any_task_are_named_where_a_pack_is_drawn():
     with pytest.raises(ConfigError, match=r"data\.env\.max_turns"):
-        Apps(max_turns=2).sample_pack(split=Split.TRAIN, index=0, num_tasks=20)
+        Apps(max_turns=2).sample_pack(split=Split.TRAIN, index=0, num_tasks=2)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.dataset import CodeTests, ExactMatch, NumericMatch, RegexMatch, Unscored, scorers
 from cod_lightning.envs.dataset.scorers import number_in
-from cod_lightning.errors import ConfigError
 from tests.cases import each
 
 
@@ -17,10 +16,12 @@ def score(scorer, answer, value):
     return scorer.grade(answer, scorer.key_of(value)).score
 
 
-def test_exact_match_forgives_spaces_and_capitals_unless_they_count():
+def test_exact_match_forgives_spaces_and_capitals_unless_they_count_and_unscored_answers_are_worth_nothing():
     assert [score(ExactMatch(), a, "New  York") for a in (" new york ", "newyork", "")] == [1, 0, 0]
     assert [score(ExactMatch(ignore_case=False), a, "Rome") for a in ("Rome", "rome")] == [1, 0]
     assert score(ExactMatch(), "3", 3) == 1
+    assert Unscored().grade("x", "y")[:3] == (0.0, "", False)
+    assert Unscored().right_answer("y") == "y"
 
 
 @given(right=st.floats(-1e12, 1e12), error=st.floats(-3e-6, 3e-6))
@@ -31,7 +32,7 @@ def test_a_number_counts_within_the_tolerance_and_not_beyond(right, error):
     assert close or score(NumericMatch(), repr(given_), right) == float(distance <= Fraction(1e-6))
 
 
-@given(st.text(max_size=50) | st.from_regex(r"[-+$]?[0-9,./eE]{0,12}", fullmatch=True))
+@given(st.text(max_size=50) | st.text("-+$0123456789,./eE", max_size=13))
 def test_any_text_is_a_number_or_none(text):
     number = number_in(text)
     assert number is None or NumericMatch().grade(text, text).score == 1.0  # exact, where a float would overflow
@@ -57,39 +58,30 @@ def test_a_regular_expression_matches_from_end_to_end_and_one_without_end_fails_
         RegexMatch().grade("a" * 100, key)
 
 
-def test_unscored_answers_are_worth_nothing_and_readable():
-    assert Unscored().grade("x", "y")[:3] == (0.0, "", False)
-    assert Unscored().right_answer("y") == "y"
-
-
 @each(
     ("scorer", "value", "complaint"),
     [
-        (ExactMatch(), ["a"], "a list, not a text"),
-        (ExactMatch(), True, "a bool"),
-        (ExactMatch(), float("inf"), "not a finite number"),
-        (ExactMatch(), "<answer>3</answer>", "no response can hold this answer"),
-        (ExactMatch(), "y" * 20_001, "20,001 letters"),
-        (ExactMatch(), "  ", "is empty"),
-        (NumericMatch(), "many", "'many', not a number"),
-        (NumericMatch(), float("nan"), "not a number"),
-        (RegexMatch(), "(", "no regular expression"),
-        (RegexMatch(), "((a{1000}){1000}){1000}", "reading the regular expression"),
-        (RegexMatch(), "(" * 4 + "a" + "{99})" * 4, "reading the regular expression"),
-        (CodeTests(), "[", "Expecting value"),
-        (CodeTests(), [], "no list of 1 to 100 tests"),
-        (CodeTests(), [{"call": "f(", "output": 1}], "no Python expression"),
-        (CodeTests(), [{"assert": "f(1) == 2"}], "a test is neither"),
+        (ExactMatch, ["a"], "a list, not a text"),
+        (ExactMatch, True, "a bool"),
+        (ExactMatch, float("inf"), "not a finite number"),
+        (ExactMatch, "<answer>3</answer>", "no response can hold this answer"),
+        (ExactMatch, "y" * 20_001, "20,001 letters"),
+        (ExactMatch, "  ", "is empty"),
+        (NumericMatch, "many", "'many', not a number"),
+        (NumericMatch, float("nan"), "not a number"),
+        (RegexMatch, "(", "no regular expression"),
+        (RegexMatch, "((a{1000}){1000}){1000}", "reading the regular expression"),
+        (RegexMatch, "(" * 4 + "a" + "{99})" * 4, "reading the regular expression"),
+        (CodeTests, "[", "Expecting value"),
+        (CodeTests, [], "no list of 1 to 100 tests"),
+        (CodeTests, [{"call": "f(", "output": 1}], "no Python expression"),
+        (CodeTests, [{"assert": "f(1) == 2"}], "a test is neither"),
     ],
 )
-def test_a_value_that_cannot_be_graded_by_is_refused(scorer, value, complaint):
+def test_a_value_that_cannot_be_graded_by_is_refused(scorer, value, complaint, monkeypatch):
+    monkeypatch.setattr(scorers, "_PATTERN_S", 0.3)
     with pytest.raises(ValueError, match=complaint):
-        scorer.key_of(value)
-
-
-def test_settings_that_cannot_work_are_named():
-    with pytest.raises(ConfigError, match=r"data\.env\.scorer\.memory_mb"):
-        CodeTests(memory_mb=1)
+        scorer().key_of(value)
 
 
 LAZY = "(?:" * 90 + "a?" + ")+?" * 90

@@ -62,11 +62,13 @@ def test_three_groups_are_enough_for_three_splits_and_two_are_refused(tmp_path):
         [env.sample_pack(split=split, index=0, num_tasks=2) for split in Split]
 
 
-def test_the_order_of_the_rows_and_equal_rows_change_no_pack(path, tmp_path):
+def test_equal_rows_and_their_order_change_no_pack_and_a_file_without_rows_is_refused(path, tmp_path):
     other = write(tmp_path / "other.jsonl", [*ROWS[::-1], *ROWS[:9]])
     one, two = world(path), world(other, world_name="wugs")
     asked = {"split": Split.TRAIN, "index": 3, "num_tasks": 4}
     assert one.sample_pack(**asked) == two.sample_pack(**asked)
+    with pytest.raises(ConfigError, match=r"none\.jsonl; expected a file with at least one row"):
+        world(write(Path(path).with_name("none.jsonl"), []))
 
 
 def test_an_answer_is_graded_and_the_feedback_names_the_right_one_or_not(path):
@@ -133,11 +135,6 @@ def test_a_row_that_cannot_be_asked_is_named_with_file_line_key_and_remedy(tmp_p
     path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": first, "group": 1}, row])
     with pytest.raises(ConfigError, match=complaint):
         world(path, **settings)
-
-
-def test_a_file_without_rows_is_refused(path):
-    with pytest.raises(ConfigError, match=r"none\.jsonl; expected a file with at least one row"):
-        world(write(Path(path).with_name("none.jsonl"), []))
 
 
 def test_the_judge_reads_the_right_answer_where_the_world_grades_nothing(path):

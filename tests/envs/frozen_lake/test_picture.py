@@ -64,7 +64,7 @@ def test_a_lake_in_single_words_has_no_picture():
 
 
 def test_it_keeps_the_contract_of_an_environment():
-    world = PicturedLake()
+    world = PicturedLake(size_min=3, size_max=3)
     verdicts = list(check_world(world, HintContext(), num_packs=2, pack_size=3))
     assert {one.rule: one.broken for one in verdicts if one.broken} == {}
     assert len(verdicts) > 9

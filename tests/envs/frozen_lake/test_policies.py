@@ -79,7 +79,7 @@ def test_a_task_of_very_many_turns_is_played_too():
     assert code_of(policy.act(messages, random.Random(0)), "Direction", 4)[0] in {2, 4}
 
 
-@pytest.mark.parametrize("changes", [False, True])
+@each("changes", [False, True])
 def test_the_oracle_walks_shortest_paths(changes):
     env = FrozenLakeObscure()
     for index in range(10):

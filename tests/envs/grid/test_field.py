@@ -28,24 +28,18 @@ def test_one_round_hill_falls_off_as_a_squared_gaussian_of_its_distance():
     assert np.abs(costs - 99 * share**2).max() <= 0.5 + 1e-9
 
 
-def test_lanes_have_one_cost_a_row_and_hold_the_cheapest_and_the_dearest():
+def test_lanes_have_one_cost_a_row_and_hold_the_cheapest_and_the_dearest_and_levels_are_even():
     for seed in range(30):
         costs = lane_costs(np.random.default_rng(seed), 4, 3)
         assert (costs == costs[:, :1]).all()
         assert {0, 99} <= set(costs[:, 0].tolist()) <= {0, 50, 99}
-
-
-def test_levels_are_even():
     assert [level_costs(n) for n in (2, 3, 4)] == [(0, 99), (0, 50, 99), (0, 33, 66, 99)]
 
 
-def test_a_map_has_one_text_and_plain_integers():
+def test_a_map_has_one_text_and_plain_integers_in_units_of_rows_or_cells():
     costs = plain(np.array([[0, 5], [99, 7]]))
     assert all(type(cost) is int for row in costs for cost in row)
     assert text_of(costs) == "0 5/99 7"
-
-
-def test_units_are_rows_in_lanes_and_cells_in_hills():
     assert units(3, True)[1] == ((1, 0), (1, 1), (1, 2))
     assert len(units(3, False)) == 9
 

@@ -10,7 +10,7 @@ from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.learn2ask import EndpointJudge, Learn2Ask
 from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of
-from cod_lightning.errors import ConfigError, EngineRefused, EnvironmentFailure
+from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -117,8 +117,3 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
 def test_the_address_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("LEARN2ASK_JUDGE_URL", "http://judge.example/v1/")
     assert EndpointJudge(model="m").client.check() == "http://judge.example/v1"
-
-
-def test_a_judge_and_compact_words_exclude_each_other():
-    with pytest.raises(ConfigError, match="EndpointJudge"):
-        Learn2Ask(protocol="compact", judge=EndpointJudge(model="m", base_url="http://host/v1"))

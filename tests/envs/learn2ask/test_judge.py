@@ -23,8 +23,12 @@ def test_complaints_name_no_item_and_no_sentence_of_a_patient_occurs_in_another(
     assert all(len(item.tells) == 3 for item in ITEMS)
 
 
-def test_kin_come_in_pairs():
+def test_kin_come_in_pairs_three_items_are_a_questionnaire_and_choices_are_counted_behind_the_colon():
     assert all(kin_of(kin_of(item.name)) == item.name != kin_of(item.name) for item in ITEMS)
+    assert content_of(("fever", "pain", "sleep"), ("fever", "pain", "sleep")) == 0
+    assert content_of((), ("fever",)) == 0
+    assert num_choices("Fever, pain, or cough: yes, no or unsure?") == 3
+    assert num_choices("Well?") == 0
 
 
 @each(
@@ -48,11 +52,6 @@ def test_content_in_the_clinic(question, missing, content):
     assert JUDGE.score((), question, missing).content == content
 
 
-def test_naming_three_items_is_a_questionnaire():
-    assert content_of(("fever", "pain", "sleep"), ("fever", "pain", "sleep")) == 0
-    assert content_of((), ("fever",)) == 0
-
-
 @each(
     ("question", "score"),
     [
@@ -70,11 +69,6 @@ def test_naming_three_items_is_a_questionnaire():
 def test_format_counts_questions_and_choices(question, score):
     assert format_of(question)[0] == score
     assert bool(format_of(question)[1]) == (score != 1)
-
-
-def test_choices_are_counted_behind_the_colon():
-    assert num_choices("Fever, pain, or cough: yes, no or unsure?") == 3
-    assert num_choices("Well?") == 0
 
 
 @each(

@@ -64,7 +64,7 @@ def small(**parameters):
     return PDEDiscovery(grid_points=65, time_levels=401, **parameters)
 
 
-@each("name", MECHANISMS)
+@each("name", ["notebook", "skills and hint"], slow=MECHANISMS)
 def test_no_prompt_states_the_reward_of_a_task(name):
     shown, episodes = outcomes_shown(small(), MECHANISMS[name]())
     assert shown == []

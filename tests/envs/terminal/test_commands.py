@@ -67,22 +67,19 @@ def test_a_session_goes_as_it_was_recorded(title, begins, lines):
     assert shown == lines
 
 
-def test_listings_stop_after_50_entries():
+def test_listings_stop_after_50_entries_and_what_is_printed_is_bounded():
     session = shell()
     for n in range(60):
         session.local.write(f"/home/user/many/f{n:02}", "")
     lines = ok(session, "ls ~/many").splitlines()
     assert len(lines) == 51
     assert lines[-1] == "... (10 more)"
-
-
-def test_what_is_printed_is_bounded():
     session = shell()
     assert len(ok(session, "echo " + "a" * 5000)) == 1000
     assert len(session.run(" ; ".join(["echo " + "a" * 900] * 8)).output) < 3100
 
 
-def test_a_disk_fills_up():
+def test_a_disk_fills_up_and_removing_gives_the_space_back():
     session = shell()
     for n in range(200):
         session.run(f"mkdir -p d{n}/" + "/".join("abcdefgh"))
@@ -93,9 +90,6 @@ def test_a_disk_fills_up():
     for _ in range(20):
         session.run("mkdir n; cp -r pics n; cp -r n pics/n; mv pics n2; mv n2 pics")
     assert count(session.local.root) <= MOST_NODES + 3
-
-
-def test_removing_gives_the_space_back():
     session = shell()
     before = session.local.num_nodes
     ok(session, "cp -r pics more && rm -r more && mkdir -p x/y && rm -rf x && touch z && del z")
@@ -110,3 +104,11 @@ def test_archives_nest_no_deeper_than_three():
     assert isinstance(node, File)
     assert isinstance(node.data, Archive)
     assert node.data.nesting <= 3
+
+
+def test_a_mount_and_what_is_seen_through_it_cannot_be_removed():
+    session = shell(place="mount /srv/live")
+    session.sessions.append(session.remote)
+    for path in ("/srv/live", "/srv", "/var/www", "/var"):
+        for line in (f"rm -rf {path}", f"mv {path} /tmp/elsewhere"):
+            assert "Device or resource busy" in session.run(line).output, line

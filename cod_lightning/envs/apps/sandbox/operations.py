@@ -81,6 +81,9 @@ def method(meter: Meter, target: Any, name: str, args: list[Any], named: dict[st
         meter.made(sum(size(one) for one in args[0]) + len(args[0]) * size(target))
     elif name in ("remove", "index", "count"):
         meter.weigh(target)
+    elif name in ("strip", "lstrip", "rstrip") and args:
+        # each letter of the one is looked for among those of the other
+        meter.step(size(target) * size(args[0]) // 16)
     elif name in ("extend", "update") and args:
         meter.made(size(args[0]))
     else:
