@@ -106,7 +106,7 @@ def _answered(args: list[str]) -> int:
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
-        module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
+        module = importlib.import_module(f"cod_lightning.commands.{COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)

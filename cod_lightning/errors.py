@@ -49,7 +49,7 @@ def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[
         if isinstance(error, ConfigError) or ends_the_run(error):
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}, {frame.filename}:{frame.lineno}"
+        said = f"{type(error).__name__}: {in_a_line(error, 200)}, {frame.filename}:{frame.lineno}"
         raise refused(f"{expected} ({said})") from error
 
 
@@ -197,6 +197,15 @@ def _nearest(wrong: str, names: Sequence[str], count: int, cutoff: float) -> lis
     """Names, the nearest first; that one is in capitals and another is not makes them no less near."""
     lower = {name.lower(): name for name in reversed(names)}
     return [lower[name] for name in difflib.get_close_matches(wrong.lower(), lower, n=count, cutoff=cutoff)]
+
+
+def in_a_line(said: object, most: int | None = None) -> str:
+    """A text, such as an error's message, in one line of so many characters at most.
+
+    >>> in_a_line(ValueError("no\\n  database"), 5)
+    'no da'
+    """
+    return " ".join(str(said).split())[:most]
 
 
 _LONGEST_MESSAGE = 1_000

@@ -14,6 +14,11 @@ def resident() -> int:
     """Bytes of memory that the process holds; the most that it ever held where the system does not say."""
     if _STATM.exists():
         return int(_STATM.read_bytes().split()[1]) * resource.getpagesize()
+    return most_resident()
+
+
+def most_resident() -> int:
+    """Bytes of memory that the process has held at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -13,11 +13,10 @@ from cod_lightning.lifecycles import Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.rewards import SiblingReward
 from cod_lightning.rewards.base import Rewards
-from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.types import EpisodeKind, Pack, Split, text_of
+from cod_lightning.types import EpisodeKind, Message, Pack, Role, Split, text_of
 
 
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
@@ -166,7 +165,12 @@ def check_prompts(
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system
         see_known(system, chat, context, "prepare()")
-        prompt = len(first_ids(chat, system, text, schemas))
+        ids = chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, text))))
+        if schemas:
+            from cod_lightning.rollout.asked import first_ids  # what environments without tools do without
+
+            ids = first_ids(chat, system, text, schemas)
+        prompt = len(ids)
         if (needed := prompt + max_new_tokens) > window:
             expected = f"at least {needed}: {what} of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
             raise ConfigError("model.policy.window", window, expected, "Raise it, or lower data.max_new_tokens.")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cod_lightning.commands import composition, config_files
+from cod_lightning.commands import config_files, shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-m", "cod_lightning"]
@@ -111,7 +111,7 @@ def stopped(monkeypatch, *line):
 
 @functools.cache
 def _composed_once(path, choices):
-    return composition.composed(path, choices)
+    return shipped.composed(path, choices)
 
 
 def keep_compositions(monkeypatch):

@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.cache import digests
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, in_a_line
 from cod_lightning.files import sync
 
 METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
@@ -173,10 +173,8 @@ class Checkpoint:
         try:
             model.load_state_dict(weights, strict=base is None, assign=empty)
         except RuntimeError as error:
-            said = " ".join(str(error).split())[:300]
-            raise DataError(
-                f"{self.path} does not fit the model of model.policy ({said}). Use the config of its own run."
-            ) from error
+            said = f"does not fit the model of model.policy ({in_a_line(error, 300)})"
+            raise DataError(f"{self.path} {said}. Use the config of its own run.") from error
         if empty:
             model.tie_weights()
         return next(weight.dtype for weight in weights.values() if weight.is_floating_point())

@@ -3,7 +3,7 @@
     fit --config quickstart --model.loss GSPO env=levers --model.lr 1e-4
 
 1. `keys_of` splits the line into keys and values.
-2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`composition.py`).
+2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`shipped.py`).
 3. Configs, then typed classes (`--model.loss GSPO`) and lists, are merged; a class of another name replaces the one before.
 4. The line becomes `fit --config /tmp/.../quickstart.yaml --model.lr=1e-4`; jsonargparse parses and checks every key and value.
 
@@ -20,9 +20,18 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.composition import below_init_args, composed, overlaid
-from cod_lightning.commands.shipped import CLASS_KEYS, config_folder, config_names, files_of, groups, import_named
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.commands.shipped import (
+    CLASS_KEYS,
+    below_init_args,
+    composed,
+    config_folder,
+    config_names,
+    files_of,
+    groups,
+    import_named,
+    overlaid,
+)
+from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
 from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import parsed, read_config
 
@@ -146,8 +155,8 @@ def _read(value: str) -> Any:
     except yaml.YAMLError:
         return value
     except (ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError("command line", f"{value:.60} ...", "a value that a config can hold", f"{said}.") from error
+        remedy = f"{in_a_line(error)}."
+        raise ConfigError("command line", f"{value:.60} ...", "a value that a config can hold", remedy) from error
 
 
 # ---------------------------------------------------------------------- configs
@@ -203,8 +212,7 @@ def read_yaml(path: Path, key: str, name: object) -> Any:
     try:
         return read_config(path)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
+        raise ConfigError(key, name, "a YAML file", f"Correct it: {in_a_line(error)}.") from error
 
 
 def _with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:

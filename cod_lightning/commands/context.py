@@ -7,36 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import Options, parser_of, program
 from cod_lightning.deployment.store import ContextStore
 from cod_lightning.files import locked
 from cod_lightning.reports.entries import ChangeKind, entry_changes
 from cod_lightning.terminal import Screen
 
+_STATE: Options = {"state": (str, ..., "State folder of `deploy`.")}
+_DIFF: Options = {
+    "old": (int | None, None, "Older version; null: the one before `new`."),
+    "new": (int | None, None, "Newer version; null: the newest."),
+}
+_ACTIONS: dict[str, tuple[str, Options]] = {
+    "log": ("every version with its task, time and reward", {}),
+    "show": ("the text of a version", {"version": (int | None, None, "Which; null: the newest.")}),
+    "diff": ("the entries added, removed and replaced between two versions", _DIFF),
+    "revert": ("make an earlier version current again", {"version": (int, ..., "Which.")}),
+}
+
 
 def run(argv: Sequence[str]) -> int:
     """Run one of the four actions and return the exit status."""
-    parser = OneLine(prog=f"{program()} context", description="Inspect the context of a deployed agent.")
+    parser = parser_of("context", "Inspect the context of a deployed agent.")
     actions = parser.add_subcommands()
-    for name, does in (
-        ("log", "every version with its task, time and reward"),
-        ("show", "the text of a version"),
-        ("diff", "the entries added, removed and replaced between two versions"),
-        ("revert", "make an earlier version current again"),
-    ):
-        action = OneLine(description=does)
-        action.add_argument("--state", type=str, required=True, help="State folder of `deploy`.")
-        if name == "show":
-            action.add_argument("--version", type=int | None, default=None, help="Which; null: the newest.")
-        if name == "revert":
-            action.add_argument("--version", type=int, required=True, help="Which.")
-        if name == "diff":
-            action.add_argument(
-                "--old", type=int | None, default=None, help="Older version; null: the one before `new`."
-            )
-            action.add_argument("--new", type=int | None, default=None, help="Newer version; null: the newest.")
+    for name, (does, options) in _ACTIONS.items():
+        action = parser_of(f"context {name}", does, _STATE | options)
         actions.add_subcommand(name, action, help=does)
         action.prog = f"{program()} context {name}"
     options = parser.parse_args(list(argv))
@@ -57,10 +54,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _log(store: ContextStore, console: Console) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in ("version", "written", "after task", "its reward", "reason", "first line"):
-        right = column in ("version", "after task", "its reward")
-        table.add_column(column, justify="right" if right else "left", no_wrap=column != "first line")
+    version, task, reward = (Column(name, justify="right") for name in ("version", "after task", "its reward"))
+    table = Table(version, "written", task, reward, "reason", "first line", box=None, pad_edge=False)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for version in store.versions():
         lines = version.text.strip().splitlines() or ["(empty)"]
         table.add_row(
@@ -89,9 +86,9 @@ def _diff(store: ContextStore, options: Any, console: Console) -> None:
     for change in (changes := entry_changes(old.text, new.text)):
         if change.kind is ChangeKind.KEPT:
             console.print(f"  {change.before}")
-        if change.before and change.kind is not ChangeKind.KEPT:
-            console.print(f"- {change.before}", style="red")
-        if change.after and change.kind is not ChangeKind.KEPT:
-            console.print(f"+ {change.after}", style="green")
+            continue
+        for mark, text, colour in (("-", change.before, "red"), ("+", change.after, "green")):
+            if text:
+                console.print(f"{mark} {text}", style=colour)
     if all(change.kind is ChangeKind.KEPT for change in changes):
         console.print(f"versions {old.version} and {new.version} have the same entries")

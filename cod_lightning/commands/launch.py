@@ -25,7 +25,7 @@ from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import TrainCLI, built
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import held, locked, write_whole
 from cod_lightning.ranges import Count, Natural
 
@@ -143,6 +143,6 @@ def _submit(path: Path, options: Sequence[str]) -> None:
         return
     done = subprocess.run(line, cwd=path.parent, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = " ".join(done.stderr.split()) or f"code {done.returncode}"
+        said = in_a_line(done.stderr) or f"code {done.returncode}"
         raise ConfigError("sbatch", path, f"a job that Slurm takes ({said})", "Change --sbatch.")
     print(f"job {done.stdout.strip().partition(';')[0]}: logs in {path.parent}")

@@ -42,7 +42,7 @@ from cod_lightning.commands.trainer_settings import (
     on_loopback,
     settle_strategy,
 )
-from cod_lightning.errors import ConfigError, did_you_mean
+from cod_lightning.errors import ConfigError, did_you_mean, in_a_line
 from cod_lightning.files import check_folder, held, locked
 from cod_lightning.ranges import Count
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
@@ -249,7 +249,7 @@ class CodCLI(LightningCLI):
         except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            refused, asked = " ".join(str(error).split())[:300].rstrip("."), vars(self.config.trainer)
+            refused, asked = in_a_line(error, 300).rstrip("."), vars(self.config.trainer)
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
             keys += ["accelerator"] * ("backend found" in refused)  # of a GPU that is not there
@@ -306,7 +306,7 @@ def _keep_libraries() -> None:
 def _in_a_line(action: Action) -> str:
     """The option and the first sentence of its help."""
     flag = ", ".join(action.option_strings)
-    text = " ".join((action.help or "").split()).partition(". ")[0].partition(" (type:")[0].rstrip(".")
+    text = in_a_line(action.help or "").partition(". ")[0].partition(" (type:")[0].rstrip(".")
     return f"  {flag:<26} {textwrap.shorten(text, 88, placeholder=' ...')}"
 
 

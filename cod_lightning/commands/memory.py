@@ -2,12 +2,11 @@
 
 import math
 import os
-import resource
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import AutoModelForCausalLM
 
 from cod_lightning.commands.trainer_settings import num_processes
@@ -16,18 +15,13 @@ from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
-from cod_lightning.models.memory_plan import (
-    ALWAYS,
-    GIB,
-    MemoryPlan,
-    base_bytes,
-    plan_memory,
-)
+from cod_lightning.models.memory_plan import ALWAYS, GIB, MemoryPlan, base_bytes, plan_memory
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.models.sizes import ModelSizes, RunSizes, sizes_of
 from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE
+from cod_lightning.process_memory import most_resident
 from cod_lightning.rollout.lengths import longest_row
 from cod_lightning.terminal import Screen
 from cod_lightning.training.stochastic_adamw import STEP_SLICE
@@ -79,7 +73,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
         on_gpu=on_gpu,
-        own_bytes=0 if on_gpu else _own_bytes(),
+        own_bytes=0 if on_gpu else most_resident(),
     )
     return plan_memory(sizes, run, available, device)
 
@@ -116,13 +110,11 @@ def _engine_bytes(
 
 def show(plan: MemoryPlan, module: Any, trainer: Any, console: Console) -> None:
     """The table, what to change where it does not fit, and where updates of bfloat16 weights are too small to survive rounding."""
-    table = Table(title=f"Memory, {plan.device}", title_justify="left")
-    for name, justify in (("", "left"), ("GiB", "right"), ("how", "left"), ("in", "left")):
-        table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
+    size = Column("GiB", justify="right")
+    table = Table("", size, "how", "in", title=f"Memory, {plan.device}", title_justify="left")
     for item in plan.items:
-        table.add_row(
-            item.name, f"{item.size / GIB:.2f}", item.how, "" if item.during == ALWAYS else ", ".join(item.during)
-        )
+        during = "" if item.during == ALWAYS else ", ".join(item.during)
+        table.add_row(item.name, f"{item.size / GIB:.2f}", item.how, during)
     table.add_section()
     table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}", plan.peak)
     console.print(table)
@@ -161,12 +153,7 @@ def measured_peak() -> str:
     """What this process has held at most, for the line after a run."""
     if torch.cuda.is_available():
         return f"{torch.cuda.max_memory_allocated() / GIB:.2f} GiB of GPU memory"
-    return f"{_own_bytes() / GIB:.2f} GiB of RAM (torch and Python included)"
-
-
-def _own_bytes() -> int:
-    """RAM that this process has held at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return f"{most_resident() / GIB:.2f} GiB of RAM (torch and Python included)"
 
 
 def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:

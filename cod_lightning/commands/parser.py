@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.shipped import classes
-from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line
 from cod_lightning.trusted import is_trusted
 
 Options = dict[str, tuple[Any, Any, str]]
@@ -47,7 +47,7 @@ class OneLine(ArgumentParser):
                 "class_path", denied, expected, "Add --trust if you trust the run as you would a program."
             )
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
-        said = " ".join(message.split())
+        said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
         self.exit(2, f"{parser.prog}: error: {said} ({_remedy(parser, message)})\n")
@@ -131,8 +131,8 @@ def own_refusals() -> Iterator[None]:
 
 def _raised(error: BaseException, expected: str) -> ConfigError:
     where = traceback.extract_tb(error.__traceback__)[-1]
-    said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return ConfigError("class_path", f"in {where.filename}:{where.lineno}", f"{expected} ({said})", "Correct it there.")
+    expected = f"{expected} ({type(error).__name__}: {in_a_line(error, 300)})"
+    return ConfigError("class_path", f"in {where.filename}:{where.lineno}", expected, "Correct it there.")
 
 
 def program() -> str:

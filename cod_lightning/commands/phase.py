@@ -17,13 +17,12 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
-from cod_lightning.cache import made_once
+from cod_lightning.cache import class_paths, made_once, sources
 from cod_lightning.checkpoints.folder import AUTO
-from cod_lightning.checkpoints.sources import class_paths, sources
-from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import Options
+from cod_lightning.commands.shipped import overlaid
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.modules.policy import OptimizerName
 from cod_lightning.ranges import Count, Natural, Positive

@@ -1,4 +1,7 @@
-"""`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
+"""`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context.
+
+With `--ckpt_path` a trained policy lives through the pack, and every episode is shown with the context beside it.
+"""
 
 import json
 import random
@@ -15,6 +18,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.commands.config_files import keys_of
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import ContextMechanism, default_mechanism
@@ -38,6 +42,8 @@ _OPTIONS: Options = {
 
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
+    if "--ckpt_path" in dict(keys_of(argv)):
+        return _watch(argv)
     about = "Play a pack in the terminal, or watch a reference policy play it."
     options = parse_world("play", about, argv, _OPTIONS)
     check_num_tasks("--num_tasks", options.num_tasks)
@@ -54,6 +60,27 @@ def run(argv: Sequence[str]) -> int:
         return play(env, pack, policy, Audience(console), mechanism, index)
     player = Person(env, pack, console, partial(_typed, console))
     return play(env, pack, player, player, mechanism, index)
+
+
+def _watch(argv: Sequence[str]) -> int:
+    """Play one pack by a checkpoint's policy."""
+    from cod_lightning.commands.deploy import setting_of  # torch and Lightning, which a person does without
+    from cod_lightning.commands.train import SAMPLED, built, model_of
+
+    own: Options = {
+        "num_tasks": (int | None, None, "N; null: data.pack_size."),
+        "index": (Natural, 0, "Which pack, from 0 on."),
+    }
+    cli = built("play", SAMPLED | own, argv)
+    data, options = cli.datamodule, cli.config
+    num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
+    check_num_tasks("--num_tasks", num_tasks)
+    pack = data.env.sample_pack(split=Split.TEST, index=options.index, num_tasks=num_tasks)
+    audience = Audience(Screen())
+    setting = setting_of(cli, model_of(cli, options.ckpt_path), audience)
+    audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
+    run_groups([pack], 1, setting)
+    return audience.finish()
 
 
 def play(
@@ -158,7 +185,10 @@ class Person(Audience, TextPolicy):
             if not self.solved:
                 self._begin(rules)
         self.console.print(panel("you see", readable(messages[-1].content)))
-        typed = _one_of(self.forms, _in_form(self._response(), rules))
+        line = ""
+        while not line.strip():
+            line = self.read("your answer> ")
+        typed = _one_of(self.forms, _in_form(line, rules))
         wants_tags = "<answer>" in rules or self.tools or not rules.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
@@ -170,12 +200,6 @@ class Person(Audience, TextPolicy):
         bare = "The answer by itself is enough, without reasoning or tags."
         answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else bare
         self.console.print(panel("what you type", answers))
-
-    def _response(self) -> str:
-        """The first line that is not empty."""
-        while not (line := self.read("your answer> ")).strip():
-            pass
-        return line
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Lines up to an empty one; nothing at all keeps the old context."""

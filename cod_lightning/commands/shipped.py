@@ -1,11 +1,15 @@
-"""What ships as YAML: where it is, and by which names a command line takes it."""
+"""What ships as YAML: where it is, by which names a command line takes it, and what Hydra composes of it."""
 
 import re
 import sys
 import sysconfig
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
 
 CLASS_KEYS = {
     "env": "data.env",
@@ -67,3 +71,97 @@ def groups() -> set[str]:
 def files_of(group: str) -> dict[str, Path]:
     """The files of a config group, by the names that choose them, in their order."""
     return {path.stem: path for path in sorted((config_folder() / group).glob("*.yaml"))}
+
+
+def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The file with these choices in plain containers, and what it sweeps over itself (`hydra.sweeper.params`); `ConfigError` in
+    one line where Hydra cannot compose it.
+
+    What the file says itself stands above its defaults, and a choice in a group from which these have made none above both. A class
+    takes nothing from one of another name below it.
+    """
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for choice in choices:
+        key, _, value = choice.partition("=")
+        if value.startswith("["):
+            expected = "one choice, since the last of several takes the place of the others"
+            remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
+            raise ConfigError(key, f"{value:.200}", expected, remedy)
+    try:
+        own: Any = OmegaConf.to_container(OmegaConf.load(path))
+        primary = {key: own.pop(key) for key in ("defaults", "hydra") if key in own}
+        plain, hydra = _compose(path, primary, [])
+        there = {group.partition("@")[0] for group in hydra.runtime.choices}  # with null where there is none yet
+        added = [one for one in choices if one.partition("=")[0].removeprefix("+") in groups() - there]
+        if of_defaults := [one for one in choices if one not in added]:
+            plain, hydra = _compose(path, primary, of_defaults)
+        plain = overlaid(plain, own)
+        if added:
+            plain = overlaid(plain, _compose(path, {}, [f"+{one.removeprefix('+')}" for one in added])[0])
+        whole: Any = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
+    except MissingConfigException as error:
+        group, _, value = (error.missing_cfg_file or "").rpartition("/")
+        known = error.options or config_names()
+        remedy = f"{did_you_mean(value, known, cutoff=0.3)}See configs/{group}."
+        raise ConfigError(
+            group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
+        ) from error
+    except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
+        remedy = f"{in_a_line(error).rstrip('.')}."
+        raise ConfigError("--config", path, "a config that Hydra can compose", remedy) from error
+    return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
+
+
+def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> tuple[Any, Any]:
+    """The config, its interpolations as they stand, and Hydra's own."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf, open_dict
+
+    GlobalHydra.instance().clear()
+    ConfigStore.instance().store(name="__main__", node=primary, package="_global_")
+    with initialize_config_dir(config_dir=str(config_folder()), version_base="1.3"):
+        beside = f"hydra.searchpath=[file://{path.resolve().parent}]"
+        config = compose("__main__", overrides=[*overrides, beside], return_hydra_config=True)
+    with open_dict(config):
+        hydra = config.pop("hydra")
+    return OmegaConf.to_container(config), hydra
+
+
+def overlaid(before: Any, after: Any) -> Any:
+    """A config with another one over it, key by key; a class of another name takes the place of the one before.
+
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2, "labels": None}}, {"max_turns": 3})
+    {'class_path': 'a.Levers', 'init_args': {'max_turns': 3, 'labels': None}}
+    >>> overlaid({"class_path": "a.Levers", "init_args": {"max_turns": 2}}, {"class_path": "b.Doors"})
+    {'class_path': 'b.Doors'}
+    """
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    if "class_path" in before:
+        after = below_init_args({"class_path": before["class_path"], **after})
+        one, other = sorted((str(before["class_path"]), str(after["class_path"])), key=len)
+        if not f".{other}".endswith(f".{one}"):  # a name is that of any path that ends so
+            return after
+        after["class_path"] = other
+    return before | {key: overlaid(before.get(key), value) for key, value in after.items()}
+
+
+def below_init_args(value: Any) -> Any:
+    """The config with what stands beside a `class_path` put below its `init_args`.
+
+    >>> below_init_args({"env": {"class_path": "radio.Radio", "max_turns": 3}})
+    {'env': {'class_path': 'radio.Radio', 'init_args': {'max_turns': 3}}}
+    """
+    if isinstance(value, list):
+        return [below_init_args(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: below_init_args(one) for key, one in value.items()}
+    own = ("class_path", "init_args", "dict_kwargs")
+    beside = {key: value.pop(key) for key in list(value) if key not in own} if "class_path" in value else {}
+    return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value

@@ -17,7 +17,7 @@ from cod_lightning.commands.config_files import expand, full_key, keys_of
 from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
@@ -83,7 +83,7 @@ def _options(typed: Sequence[tuple[str, str | None]]) -> Any:
     """The command's own."""
     if len(names := [value for key, value in typed if key == "--config"]) > 1:
         raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
-    parser = parser_of("sweep", " ".join(_ABOUT.split()), _OPTIONS)
+    parser = parser_of("sweep", in_a_line(_ABOUT), _OPTIONS)
     text = "Compare the runs in there; run nothing."
     parser.add_argument("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
     return parser.parse_args([part for pair in typed for part in pair if part is not None])
@@ -173,10 +173,8 @@ def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str
     try:
         (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(lines), None)
     except HydraException as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(
-            "sweep", " ".join(lines), f"axes that Hydra can read ({reason})", "See docs/guides/sweep.md."
-        ) from error
+        expected = f"axes that Hydra can read ({in_a_line(error)})"
+        raise ConfigError("sweep", " ".join(lines), expected, "See docs/guides/sweep.md.") from error
     return batch
 
 

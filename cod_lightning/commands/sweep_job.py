@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cod_lightning.commands import LEARNT_NOTHING
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import without_link
 from cod_lightning.reports.sweeps.record import read_record, write_record
 
@@ -49,9 +49,8 @@ def launch(folders: Sequence[Path], root: Path, launcher: str, hydra: Sequence[s
     try:
         task()
     except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error).split())
         typed = " ".join([launcher, *hydra])
-        remedy = f"All but basic come with pip install -e '.[sweep]'. Hydra's error: {reason}"
+        remedy = f"All but basic come with pip install -e '.[sweep]'. Hydra's error: {in_a_line(error)}"
         raise ConfigError("--launcher", typed, "one that Hydra can start", remedy) from error
     finally:
         sys.argv = argv

@@ -16,13 +16,12 @@ def run(argv: Sequence[str]) -> int:
     """Print the list."""
     about = "List the shipped worlds: what `env=NAME` and `play --env NAME` take."
     parser_of("worlds", about).parse_args(list(argv))
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from cod_lightning.terminal import Screen
 
-    screen, table = Screen(), Table(box=None, pad_edge=False)
-    for title in ("world", "protocol", "what it is"):
-        table.add_column(title, overflow="fold")
+    head = (Column(title, overflow="fold") for title in ("world", "protocol", "what it is"))
+    screen, table = Screen(), Table(*head, box=None, pad_edge=False)
     for name, path in files_of("env").items():
         protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
         table.add_row(name, protocol, description(path))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.deployment.deltas import delta, patched
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, in_a_line
 from cod_lightning.types import EpisodeKind
 
 SCHEMA = 3
@@ -188,10 +188,8 @@ def damage_named(path: Path) -> Iterator[None]:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
     except _OF_DAMAGE as error:
-        said = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"{path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."
-        ) from error
+        said = f"is damaged, or no store of an agent ({in_a_line(error, 200)})"
+        raise DataError(f"{path} {said}. Restore a copy, or name another --state.") from error
 
 
 def texts_of(record: dict[str, Any]) -> list[str]:

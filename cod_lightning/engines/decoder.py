@@ -8,6 +8,7 @@ stay in its slot until the episode releases it, and the beginning of its first p
 
 import asyncio
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Request, digest
-from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.last_layer import output_layer
@@ -30,6 +30,7 @@ from cod_lightning.types import StopReason
 if TYPE_CHECKING:
     from cod_lightning.forward.one_by_one import OneByOne
 
+Ids = tuple[int, ...]
 _WORTH_COPYING = 4
 """Fewest tokens that a dialogue takes over from another one's slot."""
 _WORTH_ANSWERING = 1 / 3
@@ -51,11 +52,63 @@ class _TurnInFlight(Struct, eq=False):
     request: Request
     dialogue: _Dialogue
     future: "asyncio.Future[Completion]"
-    opening: tuple[int, ...]
+    opening: Ids
     """Its prompt, where it opens the dialogue; empty later."""
     new_ids: Sequence[int] = ()
     """Of the prompt, what the cache lacks; known once it is fed."""
     prompt_digest: int = 0
+
+
+class Openings:
+    """Which slot of the cache begins with what, live or over: a new prompt goes on from the longest beginning computed before.
+
+    Dialogues of one world begin with its rules, those of one lifecycle with its context, siblings with the same task. First prompts
+    are kept in order, so that those most alike are neighbours.
+
+    >>> openings = Openings()
+    >>> openings.put(3, (5, 6, 7))
+    >>> openings.put(0, (5, 6, 8, 9))
+    >>> openings.longest((5, 6, 8, 1))
+    (0, 3)
+    """
+
+    def __init__(self) -> None:
+        self._in_order: list[tuple[Ids, int]] = []
+        self._of: dict[int, Ids] = {}
+
+    def put(self, slot: int, ids: Ids) -> None:
+        """The slot holds these from its first column on."""
+        self.drop(slot)
+        self._of[slot] = ids
+        insort(self._in_order, (ids, slot))
+
+    def drop(self, slot: int) -> None:
+        """The slot is about to be overwritten."""
+        if (ids := self._of.pop(slot, None)) is not None:
+            del self._in_order[bisect_left(self._in_order, (ids, slot))]
+
+    def longest(self, ids: Ids) -> tuple[int, int]:
+        """A slot that begins with as many of these ids as any, and how many; (0, 0) where no slot is in use."""
+        at = bisect_left(self._in_order, (ids, -1))
+        most, where = 0, 0
+        for opening, slot in self._in_order[max(0, at - 1) : at + 1]:
+            if (num := num_alike(opening, ids)) > most:
+                most, where = num, slot
+        return where, most
+
+
+def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids both begin with.
+
+    >>> num_alike((1, 2, 3), (1, 2, 4, 5))
+    2
+    """
+    num = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        num += 1
+    return num
 
 
 class Decoder:

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import gymnasium
 
@@ -27,6 +27,15 @@ Stepped = tuple[str, float, bool, bool, dict[str, Any]]
 """What a step returns in text: observation, reward, terminated, truncated, and no info."""
 SteppedInParts = tuple[Observation, float, bool, bool, dict[str, Any]]
 """The same where the observation may have parts."""
+
+
+class Unchanging:
+    """Never changes once it is made, so its copy is itself: environments are copied for every lifecycle."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
 
 class Reference(StrEnum):

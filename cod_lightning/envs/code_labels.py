@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of, code_of
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import NUMBERS
-from cod_lightning.envs.unchanging import Unchanging
 
 NAMES = (
     NUMBERS,

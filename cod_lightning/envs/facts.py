@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Share
 from cod_lightning.types import Message, Role

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.ranges import Count, PositiveShare
 from cod_lightning.types import Message, Pack, Split
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cod_lightning.errors import DataError
+from cod_lightning.errors import DataError, in_a_line
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.files import write_whole
@@ -123,5 +123,5 @@ def _read(path: Path) -> pa.Table:
             raise pa.ArrowInvalid(f"{rows:,} rows, which may be few bytes on disk alone")
         return pq.read_table(path, schema=SCHEMA)
     except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path} is no evaluation_packs.parquet of this project ({reason}). Evaluate again.") from error
+        said = f"is no evaluation_packs.parquet of this project ({in_a_line(error)})"
+        raise DataError(f"{path} {said}. Evaluate again.") from error

@@ -104,9 +104,7 @@ def _unseen(text: str) -> None:
 
 
 def opened(sampler: Sampler, identity: str, system: str, observation: Message, tools: Sequence[Any]) -> Dialogue:
-    """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
-    if not tools:
-        return Dialogue(sampler, identity, (Message(Role.SYSTEM, system), observation))
+    """A solve episode's dialogue about tools. Raises `ForgedRole`, and `EnvironmentFailure`."""
     messages = first_messages(sampler.chat, system, observation.content, tools, by_template=sampler.engine.has_weights)
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
         return Dialogue(sampler, identity, messages)

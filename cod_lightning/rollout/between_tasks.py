@@ -8,7 +8,6 @@ from cod_lightning.contexts.base import Answer, ContextUpdate, UpdateDialogue
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure
 from cod_lightning.lifecycles import Ask, Shown, Written
-from cod_lightning.rollout.asked import opened
 from cod_lightning.rollout.boundaries import (
     answered,
     blame,
@@ -98,7 +97,8 @@ async def run_write_episode(
         see_known(ask.request, writing.chat, setting.program, "words()")
         see_known(asked, writing.chat, env, type(ask).__name__)
         system = writing.prepared(state, shown, rules, asked).system
-        with closing(opened(writing.sampler, identity, system, Message(Role.USER, asked), ())) as dialogue:
+        opening = (Message(Role.SYSTEM, system), Message(Role.USER, asked))
+        with closing(Dialogue(writing.sampler, identity, opening)) as dialogue:
             turn = await writing.turn(dialogue)
         try:
             value = await answered(env, lambda: ask.read(env, dialogue.response))

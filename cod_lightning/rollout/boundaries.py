@@ -31,8 +31,7 @@ from cod_lightning.errors import (
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import limited
-from cod_lightning.rollout.threads import in_thread
+from cod_lightning.rollout.deadlines import in_thread, limited
 from cod_lightning.types import (
     Episode,
     EpisodeStatus,

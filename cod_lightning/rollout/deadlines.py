@@ -1,4 +1,4 @@
-"""Time limits of turns, episodes and rewards, and the watchdog of a process that no longer moves."""
+"""Time limits of turns, episodes and rewards, calls that may never return, and the watchdog of a process that no longer moves."""
 
 import asyncio
 import faulthandler
@@ -6,10 +6,13 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from cod_lightning.ranges import Positive
 
@@ -19,6 +22,10 @@ STALLED = "stalled.txt"
 """In the folder of the run: where every thread was."""
 _LONGEST_TICK_S = 5.0
 _STDERR = 2
+_T = TypeVar("_T")
+_MOST_THREADS = 1024
+"""Bounded calls of one event loop at a time; what is asynchronous needs no thread."""
+_PLACES: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +64,30 @@ async def _limited(limit_s: float, late: Callable[[], Exception]) -> AsyncIterat
         if not limit.expired():
             raise
         raise late() from None
+
+
+async def in_thread(call: Callable[[], _T], *, bounded: bool = False) -> _T:
+    """What a call that blocks returns or raises. Where this is cancelled the call goes on, and what comes of it is dropped.
+
+    Its thread ends with the process: no end of a run waits for a call that does not return. An executor's threads would be waited
+    for when the loop is closed, and again when the process ends.
+    """
+    loop = asyncio.get_running_loop()
+    place = _PLACES.setdefault(loop, asyncio.Semaphore(_MOST_THREADS)) if bounded else nullcontext()
+    async with place:
+        future: asyncio.Future[_T] = loop.create_future()
+        work = (copy_context().run, call, loop, future)
+        threading.Thread(target=_work, args=work, daemon=True, name="blocking call").start()
+        return await future
+
+
+def _work(run: Callable[..., _T], call: Callable[[], _T], loop: asyncio.AbstractEventLoop, future: Any) -> None:
+    try:
+        settle, found = future.set_result, run(call)
+    except BaseException as error:
+        settle, found = future.set_exception, error
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(lambda: future.done() or settle(found))
 
 
 class Liveness:

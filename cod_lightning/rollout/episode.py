@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -12,7 +12,6 @@ from cod_lightning.envs.base import TextEnv, Tools, Vocabulary
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, EpisodeTimeout, described, note_fault
 from cod_lightning.lifecycles import Shown
-from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     answered,
@@ -31,6 +30,9 @@ from cod_lightning.rollout.deadlines import limited
 from cod_lightning.rollout.dialogue import Dialogue
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
+
+if TYPE_CHECKING:
+    from cod_lightning.rollout.asked import ToolDialogue
 
 MOST_INTERVENTIONS = 64
 """Turns of a solve episode that a mechanism may answer in the environment's place; after that it is not asked any more."""
@@ -142,8 +144,16 @@ class _Solving(UnderWay):
         if loop := own_loop(self.env):
             return await self._left_to(loop, prepared.system)
         tools = crossing(EnvironmentFailure, lambda: beside(self.env, Tools).schemas)
-        with closing(opened(self.sampler, self.identity, prepared.system, observation, tools)) as dialogue:
-            return await self._played(dialogue, rules)
+        if tools:
+            from cod_lightning.rollout.asked import ToolDialogue, opened  # what environments without tools do without
+
+            dialogue = opened(self.sampler, self.identity, prepared.system, observation, tools)
+            calls = dialogue if isinstance(dialogue, ToolDialogue) else None
+        else:
+            opening = (Message(Role.SYSTEM, prepared.system), observation)
+            dialogue, calls = Dialogue(self.sampler, self.identity, opening), None
+        with closing(dialogue):
+            return await self._played(dialogue, calls, rules)
 
     async def _left_to(self, loop: OwnLoop, system: str) -> Episode:
         """The episode as the environment's own program plays it. Raises one of `FAULTS`."""
@@ -158,10 +168,9 @@ class _Solving(UnderWay):
             self.turns = [structs.replace(one, observation=t) for one, t in zip(self.turns, texts, strict=True)]
         return self._over(reward, feedback)
 
-    async def _played(self, dialogue: Dialogue, rules: str) -> Episode:
+    async def _played(self, dialogue: Dialogue, calls: "ToolDialogue | None", rules: str) -> Episode:
         """The episode, turn by turn to its end. Raises one of `FAULTS`."""
         env, num_replies, num_responses = self.env, 0, 0
-        calls = dialogue if isinstance(dialogue, ToolDialogue) else None
         while True:
             turn = await self.turn(dialogue)
             num_responses += 1

@@ -16,17 +16,27 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Stored, beside
+from cod_lightning.contexts.base import ContextEntry, ContextMechanism, Entries, Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
 from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
 from cod_lightning.rewards.base import is_name, scored, summed
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
-from cod_lightning.rollout.boundaries import FAULTS, closed, crossing, failed_at_the_end
-from cod_lightning.rollout.entries import entry_events
+from cod_lightning.rollout.boundaries import FAULTS, blame, checked_text, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
+from cod_lightning.types import (
+    Attempt,
+    AttemptKind,
+    EntryEvent,
+    EntryEventKind,
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Lifecycle,
+    Pack,
+    Task,
+)
 
 
 class Life:
@@ -239,6 +249,50 @@ async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitabl
     except FAULTS as error:
         note_fault(error)
         return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
+
+
+def entry_events(mechanism: ContextMechanism, episode: Episode, *, known: bool, shown: bool) -> tuple[EntryEvent, ...]:
+    """What an episode that took place had to do with the entries of its context, read off the states before and after it.
+
+    Raises `ContextFailure`.
+
+    Args:
+        mechanism: Whose states the episode has.
+        episode: With its states.
+        known: Whether the events of earlier episodes say what the state held before.
+        shown: Whether a task was shown its context.
+    """
+    kept = _entries(mechanism, episode.state_before)
+    before = {one.key: one for one in kept if not one.gone}
+    events = [] if known else [EntryEvent(EntryEventKind.HELD, one.key, one.text) for one in before.values()]
+    if episode.reward is None:
+        return tuple(events)
+    found = _entries(mechanism, episode.state_after)
+    after = {one.key: one for one in found if not one.gone}
+    gone = {one.key: one for one in found if one.gone and one.key not in after}
+    if shown and episode.kind is EpisodeKind.SOLVE:
+        seen = [one.key for one in (*after.values(), *gone.values()) if one.shown and one.key in before]
+        events += [EntryEvent(EntryEventKind.SHOWN, key) for key in seen]
+    for key, one in after.items():
+        if key not in before:
+            events.append(EntryEvent(EntryEventKind.CAME, key, one.text))
+        elif before[key].text != one.text:
+            events.append(EntryEvent(EntryEventKind.CHANGED, key, one.text))
+    for key in (*before, *(key for key in gone if key not in before)):
+        if key not in after:
+            events.append(EntryEvent(EntryEventKind.GONE, key, gone[key].gone if key in gone else ""))
+    return tuple(events)
+
+
+def _entries(mechanism: ContextMechanism, state: Any) -> tuple[ContextEntry, ...]:
+    """The entries of a state. Raises `ContextFailure`."""
+    try:
+        entries = tuple(beside(mechanism, Entries).entries(state))
+        for text in (text for one in entries for text in (one.key, one.text, one.gone)):
+            checked_text(text, mechanism, ContextFailure)
+    except BaseException as error:
+        blame(ContextFailure, error, mechanism)
+    return entries
 
 
 def _broken(program: Program, expected: str) -> ConfigError:

@@ -6,10 +6,10 @@ from functools import partial
 from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
+from cod_lightning.rollout.deadlines import in_thread
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.endpoint import serving
 from cod_lightning.rollout.recorder import Recorder
-from cod_lightning.rollout.threads import in_thread
 from cod_lightning.types import Task, Turn
 
 _STOP_S = 10.0

@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import ConfigError, ScorerFailed
+from cod_lightning.errors import ConfigError, ScorerFailed, in_a_line
 from cod_lightning.models.base import Policy
 from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.objective.batch import Batch
@@ -164,10 +164,8 @@ def scoring(name: str) -> Iterator[None]:
     except (ConfigError, ScorerFailed):
         raise
     except Exception as error:
-        message = " ".join(str(error).split())[:300]
-        raise ScorerFailed(
-            f"model.scorers.{name} raised {type(error).__name__}: {message}. Remove the cause and go on with --ckpt_path auto."
-        ) from error
+        raised = f"model.scorers.{name} raised {type(error).__name__}: {in_a_line(error, 300)}"
+        raise ScorerFailed(f"{raised}. Remove the cause and go on with --ckpt_path auto.") from error
 
 
 def check_missing(name: str, num_missing: int, num_tokens: int) -> None:

@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from cod_lightning.commands import shipped
-from cod_lightning.commands.composition import composed, overlaid
 from cod_lightning.commands.config_files import expand, find_config
-from cod_lightning.commands.shipped import CLASS_KEYS, config_names, files_of
+from cod_lightning.commands.shipped import CLASS_KEYS, composed, config_names, files_of, overlaid
 from cod_lightning.errors import ConfigError
 
 SMALL = """defaults: [_self_]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands.composition import composed
 from cod_lightning.commands.config_files import find_config, temporary_config
+from cod_lightning.commands.shipped import composed
 from cod_lightning.commands.sweep import plan
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError

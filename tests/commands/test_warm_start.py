@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 import pytest
 
-from cod_lightning.commands.composition import overlaid
 from cod_lightning.commands.config_files import expand, temporary_config
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
+from cod_lightning.commands.shipped import overlaid
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.errors import Stopped

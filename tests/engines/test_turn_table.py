@@ -1,10 +1,113 @@
-"""The table of turns: what a slot's turn has been given stays its own while others begin and the table grows."""
+"""The table of turns: a slot's turn stays its own while others begin and the table grows. Sampling against its definition, row by
+row, and the generator of its noise against published numbers."""
 
 import numpy as np
+import pytest
 import torch
 
 from cod_lightning.engines.base import Request
-from cod_lightning.engines.turn_table import TurnTable
+from cod_lightning.engines.turn_table import TurnTable, sample, uniforms
+from tests.cases import each
+
+MASK = 2**64 - 1
+PUBLISHED = (
+    6457827717110365317,
+    3203168211198807973,
+    9817491932198370423,
+    4593380528125082431,
+    16408922859458223821,
+)
+"""The first outputs of SplitMix64 seeded with 1234567 (https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64)."""
+
+
+def splitmix64(seed: int):
+    """Steele, Lea, Flood (OOPSLA 2014), in Python's own integers."""
+    while True:
+        seed = (seed + 0x9E3779B97F4A7C15) & MASK
+        z = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        yield z ^ (z >> 31)
+
+
+def test_the_noise_is_splitmix64_as_published():
+    found = uniforms(np.full(5, 1234567, np.uint64), np.arange(5, dtype=np.uint64))
+    assert found.tolist() == [(number >> 11) / 2**53 for number in PUBLISHED]
+
+
+@each("seed", [0, 1, 2**63 - 1, 2**64 - 1])
+def test_the_noise_of_token_n_is_the_nth_output_of_its_seed_in_any_order(seed):
+    stream = splitmix64(seed)
+    outputs = [next(stream) for _ in range(40)]
+    order = np.random.default_rng(0).permutation(40).astype(np.uint64)
+    found = uniforms(np.full(40, seed, np.uint64), order)
+    assert found.tolist() == [(outputs[int(n)] >> 11) / 2**53 for n in order]
+
+
+def drawn_by_hand(logits, temperature, top_p, noise):
+    """The id and its log-prob; and how far the noise is from where another id would begin."""
+    scaled = np.array(logits, np.float64) / (temperature or 1.0)
+    p = np.exp(scaled - scaled.max())
+    p /= p.sum()
+    if top_p < 1:
+        kept, mass = [], 0.0
+        for token in np.argsort(-p, kind="stable"):
+            if mass >= top_p:
+                break
+            kept.append(token)
+            mass += p[token]
+        p = np.where(np.isin(np.arange(len(p)), kept), p, 0.0) / mass
+    if temperature == 0:
+        return int(p.argmax()), float(np.log(p.max())), 1.0
+    bounds = np.cumsum(p)
+    token = int((bounds <= noise).sum())
+    return token, float(np.log(p[token])), float(np.abs(bounds - noise).min())
+
+
+@each("seed", range(5))
+def test_a_row_is_sampled_by_its_own_temperature_and_nucleus_whatever_its_neighbours_ask_for(seed):
+    rng = np.random.default_rng(seed)
+    num = 64
+    logits = rng.normal(size=(num, 12)) * 3
+    temperature = rng.choice([0.0, 0.5, 1.0, 1.0, 2.0], num).astype(np.float32)
+    top_p = rng.choice([0.2, 0.6, 0.95, 1.0, 1.0], num).astype(np.float32)
+    noise = rng.random(num)
+    ids, logprobs = sample(torch.from_numpy(logits).float(), temperature, top_p, noise)
+    for row in range(num):
+        expected, logprob, margin = drawn_by_hand(logits[row], temperature[row], top_p[row], noise[row])
+        if margin > 1e-5:
+            assert ids[row] == expected
+            assert logprobs[row].item() == pytest.approx(logprob, abs=1e-4)
+
+
+@each(("top_p", "kept"), [(0.05, 1), (0.39, 1), (0.41, 2), (0.69, 2), (0.71, 3), (0.89, 3), (0.91, 4), (1.0, 4)])
+def test_the_nucleus_is_the_smallest_set_of_likely_tokens_whose_mass_reaches_top_p(top_p, kept):
+    p = np.array([0.1, 0.4, 0.2, 0.3])
+    num = 200
+    noise = (np.arange(num) + 0.5) / num
+    logits = torch.from_numpy(np.log(p)).float().expand(num, 4)
+    ids, logprobs = sample(logits, np.ones(num, np.float32), np.full(num, top_p, np.float32), noise)
+    nucleus = [1, 3, 2, 0][:kept]
+    assert set(ids.tolist()) == set(nucleus)
+    shares = np.bincount(ids, minlength=4) / num
+    for token in nucleus:
+        assert logprobs[ids == token][0].exp().item() == pytest.approx(p[token] / p[nucleus].sum(), abs=1e-5)
+        assert shares[token] == pytest.approx(p[token] / p[nucleus].sum(), abs=0.01)
+
+
+def test_a_large_vocabulary_is_summed_up_without_rounding_tokens_into_their_neighbours():
+    num_ids = 300_007
+    expected = np.array([7, 100_003, 150_001, 222_222, 250_007, 280_001, 299_999, 300_006])
+    noise = (expected + 0.003) / num_ids
+    logits = torch.zeros(1, num_ids).expand(len(expected), num_ids)
+    ones = np.ones(len(expected), np.float32)
+    assert sample(logits, ones, ones, noise)[0].tolist() == expected.tolist()
+
+
+def test_the_largest_noise_there_is_draws_the_last_token_that_has_any_probability():
+    logits = torch.tensor([[0.0, 0.0, -float("inf")]])
+    one = np.ones(1, np.float32)
+    assert sample(logits, one, one, np.array([1 - 2.0**-53]))[0].tolist() == [1]
+    assert sample(logits, one, one, np.array([0.0]))[0].tolist() == [0]
 
 
 def _request(prompt: int, most: int) -> Request:

@@ -25,7 +25,7 @@ from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.entries import entry_events
+from cod_lightning.rollout.lifecycle import entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.cases import each
 from tests.methods.test_episodes import solved

@@ -9,8 +9,8 @@ from cod_lightning.envs.alchemy.notes import CompactNotes, NaturalNotes
 from cod_lightning.envs.alchemy.plan import Pair
 from cod_lightning.envs.alchemy.tasks import AlchemyParameters
 from cod_lightning.envs.answers import quoted
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.facts import ADDRESSES, CARDS, CLOSINGS, TITLES, HiddenFacts
-from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.seeds import derive_seed
 
 NOW = "2026-03-02 09:00"

@@ -13,7 +13,7 @@ from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.person import Owner
 from cod_lightning.envs.apps.templates import CONFIRMED, TEMPLATES, Template
 from cod_lightning.envs.apps.templates.base import by_name
-from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.errors import ConfigError
 
 

@@ -17,8 +17,8 @@ from cod_lightning.envs.apps.site import AppSite, Extension, site_of
 from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
 from cod_lightning.envs.apps.user import User
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.tool_calls import ToolCall
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.seeds import derive_seed
 
 _UNBOUNDED = 1_000

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 
 _KEY = "data.env.path"
 _LINES = (".jsonl", ".ndjson", ".json")
@@ -148,8 +148,7 @@ def _arrow(source: Any) -> Any:
 
 
 def _unread(place: str, error: Exception) -> ConfigError:
-    reason = " ".join(str(error).split())[:200]
-    return ConfigError(_KEY, place, f"a file that pyarrow reads ({reason})", "Write it again.")
+    return ConfigError(_KEY, place, f"a file that pyarrow reads ({in_a_line(error, 200)})", "Write it again.")
 
 
 def _check_columns(file: Path, columns: tuple[str, ...], names: list[str]) -> None:

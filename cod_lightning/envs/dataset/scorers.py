@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of, quoted
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import check_at_least
 from cod_lightning.ranges import Positive, Share
 from cod_lightning.sandbox.sandbox import Sandbox

@@ -11,7 +11,7 @@ from cod_lightning.envs.dataset.records import columns_of, read_rows
 from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form, series_rules
-from cod_lightning.errors import ConfigError, some_of
+from cod_lightning.errors import ConfigError, in_a_line, some_of
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -92,7 +92,7 @@ class DatasetWorld(QuestionWorld):
                 text = json.dumps(key, allow_nan=False, ensure_ascii=False)
                 (question + text).encode()
             except (ValueError, TypeError, RecursionError, MemoryError) as error:
-                said = " ".join(str(error).split())[:300] or type(error).__name__
+                said = in_a_line(error, 300) or type(error).__name__
                 expected = f"a row that {type(self.scorer).__name__} can grade: {said}"
                 raise ConfigError("data.env.path", place, expected, "Correct the row.") from error
             name = None if group is None else _group(place, row[group], alike)

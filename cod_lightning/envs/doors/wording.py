@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cod_lightning.envs.answers import answer_of, code_of
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 
 KEYS = ("red", "green", "blue", "gold")
 Facts = Mapping[int, str]

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Split
 
 Cell = tuple[int, int]

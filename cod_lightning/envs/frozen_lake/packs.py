@@ -1,15 +1,86 @@
-"""Tasks on lakes: drawing a lake, and the mapping that tasks share."""
+"""Tasks on lakes: the parameters by which they are drawn, checked, a lake with its code, and the mapping that tasks share."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.checks import check_span
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, distances, draw_lake, split_of
-from cod_lightning.envs.frozen_lake.parameters import LakeParameters
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Share
 from cod_lightning.types import Split
 
 _MOST_DRAWS = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeParameters(Unchanging):
+    """The parameters of `FrozenLakeObscure`. Raises `ConfigError` for what cannot work."""
+
+    size_min: int = 4
+    """Smallest side of a map, 3 to 8."""
+    size_max: int = 5
+    """Largest side of a map, 3 to 8."""
+    frozen_p_min: float = 0.6
+    """Smallest probability that a tile is frozen."""
+    frozen_p_max: float = 0.7
+    """Largest probability that a tile is frozen."""
+    max_turns: Count = 8
+    """Steps per task."""
+    max_shortest_path: int = 6
+    """Maps whose shortest safe path is longer are redrawn."""
+    length_penalty: Share = 0.1
+    """A success with t turns is worth 1 - length_penalty * t / max_turns."""
+    feedback: Literal["effect", "positions"] = "effect"
+    """Whether observations name the direction moved (effect) or only the cells (positions, as in the paper)."""
+    protocol: Literal["natural", "compact"] = "natural"
+    """Sentences for language models (natural) or fused words for tiny policies (compact)."""
+    names_place: bool = False
+    """Whether sentences say in words, too, where the player is; else only the map shows it, as in the paper."""
+    mappings: Sequence[int] | None = None
+    """Which of the 24 mappings may be drawn, by index; null for all."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the worlds: equal for parameters that draw the same ones."""
+        drawn = "" if self.mappings is None else "-m" + ".".join(map(str, self.mappings))
+        return (
+            f"frozen_lake-{self.size_min}-{self.size_max}-p{self.frozen_p_min:g}-{self.frozen_p_max:g}"
+            f"-path1-{self.max_shortest_path}{drawn}"
+        )
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """Mappings that may be drawn, by index."""
+        return tuple(range(24)) if self.mappings is None else tuple(self.mappings)
+
+    @property
+    def names_effects(self) -> bool:
+        """Whether observations name directions."""
+        return self.feedback == "effect"
+
+    @property
+    def fixed_size(self) -> int | None:
+        """The side of all maps, if all have the same."""
+        return self.size_max if self.size_min == self.size_max else None
+
+    def __post_init__(self) -> None:
+        check_span("size_min", self.size_min, "size_max", self.size_max, 3, 8, "Choose both in 3..8.")
+        low, high = self.frozen_p_min, self.frozen_p_max
+        check_span("frozen_p_min", low, "frozen_p_max", high, 0, 1, "Use 0.6 to 0.7.", above=True)
+        if not 1 <= self.max_shortest_path <= self.max_turns:
+            expected = f"1 to max_turns ({self.max_turns}), since longer maps cannot be solved"
+            remedy = "Lower it, or raise data.env.max_turns."
+            raise ConfigError("data.env.max_shortest_path", self.max_shortest_path, expected, remedy)
+        if self.names_place and self.protocol == "compact":
+            expected = "false with data.env.protocol=compact, whose words always show the player's cell"
+            raise ConfigError("data.env.names_place", True, expected, "Leave it out.")
+        known = set(self.allowed) <= set(range(24))
+        if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):
+            expected = "different indices in 0..23, at least one"
+            raise ConfigError("data.env.mappings", self.allowed, expected, "Leave it out for all 24.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

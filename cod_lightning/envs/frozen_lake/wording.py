@@ -7,10 +7,10 @@ from itertools import takewhile
 
 from msgspec import Struct
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Cell, Lake
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 
 
 class LastMove(Unchanging, Struct, frozen=True):

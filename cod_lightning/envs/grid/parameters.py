@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.checks import check_in, check_span, check_unused
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
 MOST_SIDE = 16

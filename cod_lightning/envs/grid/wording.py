@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.grid.chart import UNKNOWN, drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import GridTask, GridView
 from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
 

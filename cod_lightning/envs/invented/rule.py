@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.envs.base import Unchanging
 
 Fact = tuple[str, str, str]
 Row = tuple[str, str, str, str]

@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.invented.kinds import POOL
 from cod_lightning.envs.invented.rule import Fact, Goal
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
 NAMES = frozenset(POOL)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Unchanging
 from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -23,7 +23,6 @@ from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import BEST, Judged
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split

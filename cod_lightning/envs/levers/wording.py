@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.unchanging import Unchanging
 
 FIXED = CodeLabels("Lever")
 NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob", "Cord", "Latch", "Button", "String")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.checks import check_in, check_span, check_unused
 from cod_lightning.envs.pde.library import eligible
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, check_at_least, check_between
 
 

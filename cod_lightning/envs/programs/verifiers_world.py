@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, Traits
+from cod_lightning.envs.base import Stepped, Traits, Unchanging
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.programs.processes import LinePool
 from cod_lightning.envs.task_world import TaskWorld
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.ranges import Count, Positive
 from cod_lightning.seeds import derive_seed

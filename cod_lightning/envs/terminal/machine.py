@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.envs.base import Unchanging
 
 Path = tuple[str, ...]
 """("", "home", "user") or ("C:", "Users", "user")."""

@@ -5,10 +5,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.textworld.games import command_of, names
 from cod_lightning.envs.textworld.houses import DIRECTIONS, HERE, Deed, HouseSpec
-from cod_lightning.envs.unchanging import Unchanging
 
 UNKNOWN = "?"
 Places = Mapping[str, str]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits, Unchanging
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.splits import split_of_text
@@ -15,7 +15,6 @@ from cod_lightning.envs.textworld import games, houses
 from cod_lightning.envs.textworld.houses import HouseSpec
 from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
 from cod_lightning.envs.textworld.wording import CompactHouse, HouseView, NaturalHouse
-from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.extras import require
 from cod_lightning.ranges import Count

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake.belief import (
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, distances, draw_lake, neighbour
+from cod_lightning.envs.frozen_lake.planner import (
     ALL,
     CODES,
+    Plan,
     belief_in,
     belief_of,
     canonical,
@@ -19,8 +21,6 @@ from cod_lightning.envs.frozen_lake.belief import (
     meaning,
     moved,
 )
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, distances, draw_lake, neighbour
-from cod_lightning.envs.frozen_lake.planner import Plan
 from cod_lightning.envs.frozen_lake.wording import Shore
 from tests.envs.scripted_life import by_position
 

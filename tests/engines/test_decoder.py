@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.engines.openings import Openings, num_alike
+from cod_lightning.engines.decoder import Openings, num_alike
 
 IDS = st.lists(st.integers(0, 2), max_size=6).map(tuple)
 
