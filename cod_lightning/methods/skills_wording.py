@@ -13,8 +13,8 @@ from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, Natura
 from cod_lightning.contexts.hint_wording import suggested_length
 from cod_lightning.types import Episode, Message, Role
 
+# nothing of it is tried again: over a line of spaces that would take hours
 _SKILL = re.compile(r"skill\s++(?>(.+?)(?<=\s)\|)(.*?\s)\|(\s.*)", re.IGNORECASE)
-"""Nothing of it is tried again: over a line of spaces that would take time to the power of three, and hours."""
 NONE = "none"
 """What is chosen where no skill fits; no skill has this name."""
 
