@@ -13,8 +13,6 @@ from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, Natura
 from cod_lightning.contexts.hint_wording import suggested_length
 from cod_lightning.types import Episode, Message, Role
 
-# nothing of it is tried again: over a line of spaces that would take hours
-_SKILL = re.compile(r"skill\s++(?>(.+?)(?<=\s)\|)(.*?\s)\|(\s.*)", re.IGNORECASE)
 NONE = "none"
 """What is chosen where no skill fits; no skill has this name."""
 
@@ -133,7 +131,8 @@ class NaturalSkills(NaturalOperations):
             return SkillOperation(KEEP)
         if found := re.fullmatch(r"remove\s+(\S+)", text, re.IGNORECASE):
             return SkillOperation("remove", found[1].lower())
-        if found := _SKILL.fullmatch(text):
+        # tries nothing twice: a line of spaces would take hours
+        if found := re.fullmatch(r"skill\s++(?>(.+?)(?<=\s)\|)(.*?\s)\|(\s.*)", text, re.IGNORECASE):
             return SkillOperation("skill", found[1].rstrip(), found[2].strip(), found[3].strip())
         expected = "not an operation; expected skill NAME | WHEN | STEPS, remove NAME or keep"
         return SkillOperation(KEEP, steps=text, malformed=expected)
