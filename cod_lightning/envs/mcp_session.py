@@ -92,7 +92,8 @@ class McpSession:
         if isinstance(self.server, str):
             from mcp.client import streamable_http as http  # pyright: ignore[reportMissingImports]
 
-            client = await stack.enter_async_context(http.create_mcp_http_client())
+            made = http.create_mcp_http_client()  # pyright: ignore[reportPrivateImportUsage]
+            client = await stack.enter_async_context(made)
             client.event_hooks = {"response": [_bounded]}
             return http.streamable_http_client(self.server, http_client=client)
         from mcp.client.stdio import StdioServerParameters, stdio_client  # pyright: ignore[reportMissingImports]
