@@ -150,7 +150,7 @@ class NotebookContext(WordedContext):
                 refused.append(f"{self.wording.spelled(operation)}: {reason}")
             elif operation.kind is OperationKind.DELETE:
                 del entries[operation.number]
-            elif operation.kind is not OperationKind.KEEP:
+            elif operation.kind not in (OperationKind.KEEP, OperationKind.READ):
                 number = operation.number or next(n for n in range(1, self.max_entries + 1) if n not in entries)
                 entries[number] = replace(new, number=number)
         return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)
@@ -163,7 +163,7 @@ class NotebookContext(WordedContext):
         """Why the operation cannot be carried out, which would write the new entry; empty where it can."""
         if operation.malformed:
             return operation.malformed
-        if operation.kind in (OperationKind.REPLACE, OperationKind.DELETE) and operation.number not in entries:
+        if operation.kind not in (OperationKind.ADD, OperationKind.KEEP) and operation.number not in entries:
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""
