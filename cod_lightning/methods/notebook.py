@@ -31,6 +31,8 @@ class Entry(Struct, frozen=True):
     """Position of the task after which it was written or last replaced."""
     solved: bool | None = None
     """Whether that task was solved; None: it was handed over, or that is not known."""
+    written: bool = False
+    """Whether it was written after a task, not handed over; in older states only `solved`, where it is known, says so."""
 
 
 class NotebookState(Struct, frozen=True):
@@ -144,7 +146,7 @@ class NotebookContext(WordedContext):
         entries = {entry.number: entry for entry in state.entries}
         refused: list[str] = []
         for operation in operations:
-            new = Entry(operation.number, operation.text, position, solved)
+            new = Entry(operation.number, operation.text, position, solved, written=True)
             reason = self._refusal(entries, operation, new, tokens)
             if reason:
                 refused.append(f"{self.wording.spelled(operation)}: {reason}")
@@ -157,7 +159,8 @@ class NotebookContext(WordedContext):
 
     def _shown(self, entry: Entry) -> str:
         """The entry's text, after where it comes from."""
-        return self.provenance.before(entry.text, entry.since, entry.solved)
+        written = entry.written or entry.solved is not None
+        return self.provenance.before(entry.text, entry.since if written else -1, entry.solved)
 
     def _refusal(self, entries: dict[int, Any], operation: Operation, new: Entry, tokens: TokenView) -> str:
         """Why the operation cannot be carried out, which would write the new entry; empty where it can."""
