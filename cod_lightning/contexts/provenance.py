@@ -35,7 +35,8 @@ class Provenance:
         """Of an entry that was written after this task (0-based; below 0: it was handed over), which was solved or not; None: that
         is not known. Empty where it is not shown.
 
-        >>> Provenance(True, "natural").of(2, True), Provenance(True, "compact").of(-1, None), Provenance(True, "compact").of(2, None)
+        >>> natural, compact = Provenance(True, "natural"), Provenance(True, "compact")
+        >>> natural.of(2, True), compact.of(-1, None), compact.of(2, None)
         ('[written after task 3, which was solved]', '@given', '@3')
         """
         if not self.shown:
