@@ -104,6 +104,19 @@ def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
 
 
 @PROTOCOLS
+def test_what_an_update_writes_is_open_in_the_next_task_also_in_place_of_another_entry(protocol):
+    context = ActsContext(protocol, open_entries=1)
+    for operations, number in ((("delete 1", "add: 3=left"), 1), (("replace 1: 3=left",), 1), (("add: 3=left",), 3)):
+        spelled = [one.replace("replace ", "replace #") if protocol == "compact" else one for one in operations]
+        state = begun(context, "1=up", "2=down")
+        dialogue = context.update(state, "lake", episode(position=1, feedback="goal"), TOKENS)
+        next(dialogue)
+        with pytest.raises(StopIteration) as ended:
+            dialogue.send(Answer(response=act(protocol, *spelled), cut_off=False))
+        assert ended.value.value.state.opened == (number,)
+
+
+@PROTOCOLS
 def test_an_update_that_reads_an_entry_leaves_it_as_it_is(protocol):
     context = ActsContext(protocol)
     state = begun(context, "1=up", "2=down")
