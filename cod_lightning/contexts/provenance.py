@@ -1,7 +1,8 @@
 """Where the entries of a context come from, before the text of each entry that is shown.
 
 Natural: `[handed over before the first task] "TEXT"`, `[written after task 3, which was solved] "TEXT"`, with the text as a string
-of JSON, which nothing in it can end; compact: `@given TEXT`, `@3 @solved TEXT`. What an entry itself says of the kind, in any
+of JSON, which nothing in it can end; compact: `@given TEXT`, `@3 @solved TEXT`. Where the environment hides whether a task was
+solved, there is no word of that: `[written after task 3]`, `@3`. What an entry itself says of the kind, in any
 spelling that a reader takes for it, is refused when it is written, and left out when it is shown.
 """
 
@@ -11,7 +12,7 @@ import re
 from cod_lightning.hostile_text import normal_form
 
 _PATTERNS = {
-    "natural": r"(?i)\[ ?(?:handed over before the first task|written after task \d+ ?, ?which was (?:not )?solved) ?\]",
+    "natural": r"(?i)\[ ?(?:handed over before the first task|written after task \d+(?: ?, ?which was (?:not )?solved)?) ?\]",
     "compact": r"(?:^|(?<=\s))@(?:given|solved|unsolved|\d+)(?=\s|$)",
 }
 """In a text without further white space (`normal_form`)."""
@@ -31,24 +32,27 @@ class Provenance:
         self.shown, self.natural, self._pattern = shown, protocol == "natural", _PATTERNS[protocol]
 
     def of(self, task: int, solved: bool | None) -> str:
-        """Of an entry that was written after this task (0-based), which was solved or not; None: it was handed over, or that is not
-        known. Empty where it is not shown.
+        """Of an entry that was written after this task (0-based; below 0: it was handed over), which was solved or not; None: that
+        is not known. Empty where it is not shown.
 
-        >>> Provenance(True, "natural").of(2, True), Provenance(True, "compact").of(0, None)
-        ('[written after task 3, which was solved]', '@given')
+        >>> natural, compact = Provenance(True, "natural"), Provenance(True, "compact")
+        >>> natural.of(2, True), compact.of(-1, None), compact.of(2, None)
+        ('[written after task 3, which was solved]', '@given', '@3')
         """
         if not self.shown:
             return ""
-        if solved is None:
+        if task < 0:
             return "[handed over before the first task]" if self.natural else "@given"
         if self.natural:
-            return f"[written after task {task + 1}, which was {'' if solved else 'not '}solved]"
-        return f"@{min(task + 1, _MOST)} @{'solved' if solved else 'unsolved'}"
+            outcome = "" if solved is None else f", which was {'' if solved else 'not '}solved"
+            return f"[written after task {task + 1}{outcome}]"
+        outcome = "" if solved is None else f" @{'solved' if solved else 'unsolved'}"
+        return f"@{min(task + 1, _MOST)}{outcome}"
 
     def before(self, text: str, task: int, solved: bool | None) -> str:
         """The text with it before.
 
-        >>> Provenance(True, "natural").before('3 is "gold"', 0, None)
+        >>> Provenance(True, "natural").before('3 is "gold"', -1, None)
         '[handed over before the first task] "3 is \\\\"gold\\\\""'
         """
         if not self.shown:

@@ -108,7 +108,9 @@ class GymnasiumWorld(TextEnv):
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
         seeds = [derive_seed(world_seed, n) % 2**31 for n in range(num_tasks)]
         specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
-        listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
+        listed = tuple(
+            Task(id=str(n), seed=spec.seed, spec=spec, repeat=spec.options in order[:n]) for n, spec in enumerate(specs)
+        )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

@@ -30,7 +30,7 @@ from cod_lightning.contexts.base import (
 )
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.methods.acts_wording import ACTS_WORDINGS
-from cod_lightning.methods.notebook import NotebookContext, NotebookEntries, NotebookScripted, NotebookState
+from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookEntries, NotebookScripted, NotebookState
 from cod_lightning.methods.notebook_wording import Operation, OperationKind
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message, Role
@@ -155,9 +155,7 @@ class ActsContext(NotebookContext):
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         found = yield from super().update(state, rules, episode, tokens)
         entries, refused = found.state.entries, found.state.refused
-        known = {entry.number for entry in state.entries}
-        opened = (*state.opened, *(entry.number for entry in entries if entry.number not in known))
-        kept = ActsState(entries, refused, opened=opened, position=state.position)
+        kept = ActsState(entries, refused, opened=_latest(state, entries), position=state.position)
         return structs.replace(found, state=self._opened(kept))
 
     def _system(self, state: ActsState, rules: str) -> str:
@@ -171,10 +169,8 @@ class ActsContext(NotebookContext):
         numbers = [entry.number for entry in now.entries]
         read = [one.number for one in operations if one.kind is OperationKind.READ]
         missing = tuple(f"read {number}: there is no entry {number}" for number in read if number not in numbers)
-        before = {entry.number: entry for entry in state.entries}
-        written = [entry.number for entry in now.entries if before.get(entry.number) != entry]
-        latest = [*(number for number in state.opened if number not in (*written, *read)), *written, *read]
-        edited = structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=tuple(latest))
+        latest = _latest(state, now.entries, read)
+        edited = structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=latest)
         edited = self._opened(edited)
         return structs.replace(edited, seen=tuple(dict.fromkeys((*state.seen, *edited.opened))))
 
@@ -185,3 +181,10 @@ class ActsContext(NotebookContext):
             return structs.replace(state, opened=tuple(numbers))
         there = [number for number in dict.fromkeys(state.opened or numbers) if number in numbers]
         return structs.replace(state, opened=tuple(there[-self.open_entries :]))
+
+
+def _latest(state: ActsState, entries: Sequence[Entry], read: Sequence[int] = ()) -> tuple[int, ...]:
+    """Numbers of what was open, then of the entries that have become other ones, then of those that were read."""
+    before = {entry.number: entry for entry in state.entries}
+    written = [entry.number for entry in entries if before.get(entry.number) != entry]
+    return (*(number for number in state.opened if number not in (*written, *read)), *written, *read)

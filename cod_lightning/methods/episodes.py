@@ -71,7 +71,7 @@ class EpisodesContext(RecordContext):
         utility_weight: With select: utility, weight of worth against similarity, both standardised over the candidates.
         learning_rate: Of the worth of records: worth += learning_rate * (reward - worth).
         initial_worth: Of a record that no task was shown.
-        capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest.
+        capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest, never the newest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
         similarity: How near a record is to the task; null: by the words that they share (BM25).
         provenance: Whether a record is shown with where it comes from: handed over before the first task, or made after which task,

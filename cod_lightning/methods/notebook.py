@@ -31,6 +31,8 @@ class Entry(Struct, frozen=True):
     """Position of the task after which it was written or last replaced."""
     solved: bool | None = None
     """Whether that task was solved; None: it was handed over, or that is not known."""
+    written: bool = False
+    """Whether it was written after a task, not handed over; in older states only `solved`, where it is known, says so."""
 
 
 class NotebookState(Struct, frozen=True):
@@ -144,26 +146,27 @@ class NotebookContext(WordedContext):
         entries = {entry.number: entry for entry in state.entries}
         refused: list[str] = []
         for operation in operations:
-            new = Entry(operation.number, operation.text, position, solved)
+            new = Entry(operation.number, operation.text, position, solved, written=True)
             reason = self._refusal(entries, operation, new, tokens)
             if reason:
                 refused.append(f"{self.wording.spelled(operation)}: {reason}")
             elif operation.kind is OperationKind.DELETE:
                 del entries[operation.number]
-            elif operation.kind is not OperationKind.KEEP:
+            elif operation.kind not in (OperationKind.KEEP, OperationKind.READ):
                 number = operation.number or next(n for n in range(1, self.max_entries + 1) if n not in entries)
                 entries[number] = replace(new, number=number)
         return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)
 
     def _shown(self, entry: Entry) -> str:
         """The entry's text, after where it comes from."""
-        return self.provenance.before(entry.text, entry.since, entry.solved)
+        written = entry.written or entry.solved is not None
+        return self.provenance.before(entry.text, entry.since if written else -1, entry.solved)
 
     def _refusal(self, entries: dict[int, Any], operation: Operation, new: Entry, tokens: TokenView) -> str:
         """Why the operation cannot be carried out, which would write the new entry; empty where it can."""
         if operation.malformed:
             return operation.malformed
-        if operation.kind in (OperationKind.REPLACE, OperationKind.DELETE) and operation.number not in entries:
+        if operation.kind not in (OperationKind.ADD, OperationKind.KEEP) and operation.number not in entries:
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""

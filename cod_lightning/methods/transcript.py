@@ -58,8 +58,8 @@ class TranscriptContext(RecordContext):
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
-        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
-            It has to be below the policy's window, where the rules, the task and its responses need room, too.
+        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept, nor are
+            those before it. It has to be below the policy's window, where the rules, the task and its responses need room, too.
     """
 
     companions = (TranscriptBudget, TranscriptEntries, TranscriptScripted, *RecordContext.companions)

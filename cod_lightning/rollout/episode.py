@@ -121,7 +121,7 @@ class _Solving(UnderWay):
         self, env: TextEnv, task: Task, state: Any, setting: Setting, identity: str, position: int, shown: Shown
     ) -> None:
         super().__init__(EpisodeKind.SOLVE, position, state, "", setting, identity)
-        self.record = structs.replace(self.record, repeat=task.repeat, reward_hidden=env.traits.hides_reward)
+        self.record = structs.replace(self.record, repeat=task.repeat)
         self.env, self.task, self.shown, self.state = env, task, shown, state
         self.context_after = ""
         self.inside: Any = None
@@ -132,6 +132,10 @@ class _Solving(UnderWay):
     async def play(self, note: str) -> Episode:
         """The episode from the first observation on. Raises one of `FAULTS`."""
         observation, rules = await begun(self.env, self.task)
+        hidden = crossing(
+            EnvironmentFailure, lambda: self.env.traits.hides_reward
+        )  # a mixture's are those of its present task
+        self.record = structs.replace(self.record, reward_hidden=hidden)
         see_known(observation.content, self.chat, self.env, "reset()")
         rules = f"{rules}{note}"
         see_known(rules, self.chat, self.env, "rules")

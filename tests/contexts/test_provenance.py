@@ -80,6 +80,20 @@ def test_a_task_that_was_solved_is_told_from_one_that_was_not(kind, protocol):
     assert LATER[protocol].replace("unsolved", "solved").replace("not ", "") in text
 
 
+@KINDS
+@PROTOCOLS
+def test_where_the_environment_hides_whether_a_task_was_solved_only_the_task_is_named(kind, protocol):
+    context, mark = kind(protocol, provenance=True), {"natural": "[written after task 1]", "compact": "@1"}[protocol]
+    first = structs.replace(solved(position=0, feedback="2=red", success=True), reward_hidden=True)
+    state = beside(context, Scripted).adopt("1=blue")
+    state = written(context, state, "2=red", episode=first).state if context.updates else context.feedback(state, first)
+    text = shown(context, state)
+    assert text.count(GIVEN[protocol]) == text.count(mark) == 1
+    assert text.index(GIVEN[protocol]) < text.index("1=blue") < text.index(mark) < text.rindex("2=red")
+    assert "solved" not in text.rpartition(mark)[2]
+    assert Provenance(True, protocol).without(f"{mark} 3=gold") == "3=gold"
+
+
 @PROTOCOLS
 def test_an_entry_that_spells_it_is_refused_where_it_is_switched_on(protocol):
     kind = NotebookContext

@@ -133,3 +133,8 @@ def _in_training(number: int) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def test_options_that_come_again_are_a_repeat():
+    pack = _world(group_key="country").sample_pack(split=Split.TRAIN, index=0, num_tasks=7)
+    assert [task.repeat for task in pack.tasks] == [False] * 5 + [True] * 2

@@ -6,11 +6,14 @@ from collections import Counter
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from cod_lightning.envs.base import HiddenRules, Reference, Vocabulary, beside
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import HiddenRules, Reference, Traits, Variants, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
 
@@ -85,3 +88,17 @@ def test_which_world_a_pack_is_of_goes_by_split_seed_and_index_and_so_does_the_p
 
     rows = [worlds(split, seed) for split in Split for seed in (0, 1)]
     assert len(set(rows)) == 6
+
+
+def test_the_reward_is_hidden_in_every_task_of_a_world_that_hides_it_and_in_none_of_another():
+    class Hiding(Levers):
+        traits = Traits(hides_reward=True)
+
+    for worlds in ({"open": Levers(), "hiding": Hiding()}, {"hiding": Hiding(), "open": Levers()}):
+        for key in worlds:
+            env, mechanism = beside(Mixture(worlds), Variants).of_category(key), HintContext(response_limit=None)
+            pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+            (life,) = play_reference(env, [pack], ConditionKind.SCRIPTED, mechanism)
+            assert [solve.reward_hidden for solve in life.solves] == [key == "hiding"] * 3
+            shown = ["# Reward" in update.turns[0].observation for update in life.updates]
+            assert shown == [key == "open"] * 2

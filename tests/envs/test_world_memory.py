@@ -6,6 +6,7 @@ from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import ConditionKind
@@ -57,3 +58,9 @@ def test_wrapped_and_mixed_worlds_take_it_from_those_inside() -> None:
     pack = looped.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     assert without(looped).sample_pack(split=Split.TEST, index=0, num_tasks=2) == pack
     assert beside(without(looped), Players).reference(Reference.SCRIPTED, pack)
+
+
+def test_the_small_instance_of_the_equations_stays_in_fused_words() -> None:
+    world = PDEDiscovery(protocol="compact", world_memory=True)
+    (task,) = world.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks
+    assert without(world).reset(options={"task": task}) == world.reset(options={"task": task})

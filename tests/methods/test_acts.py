@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cod_lightning.contexts.base import Entries, InTask
+from cod_lightning.contexts.base import Answer, Entries, InTask
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
@@ -101,6 +101,32 @@ def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
     assert "2=down" in context.prepare(state, "lake", "first").system
     read = beside(context, InTask).on_turn(state, act(protocol, "read 1"), TOKENS).state
     assert "g=7" in context.prepare(read, "lake", "first").system
+
+
+@PROTOCOLS
+def test_what_an_update_writes_is_open_in_the_next_task_also_in_place_of_another_entry(protocol):
+    context = ActsContext(protocol, open_entries=1)
+    for operations, number in ((("delete 1", "add: 3=left"), 1), (("replace 1: 3=left",), 1), (("add: 3=left",), 3)):
+        spelled = [one.replace("replace ", "replace #") if protocol == "compact" else one for one in operations]
+        state = begun(context, "1=up", "2=down")
+        dialogue = context.update(state, "lake", episode(position=1, feedback="goal"), TOKENS)
+        next(dialogue)
+        with pytest.raises(StopIteration) as ended:
+            dialogue.send(Answer(response=act(protocol, *spelled), cut_off=False))
+        assert ended.value.value.state.opened == (number,)
+
+
+@PROTOCOLS
+def test_an_update_that_reads_an_entry_leaves_it_as_it_is(protocol):
+    context = ActsContext(protocol)
+    state = begun(context, "1=up", "2=down")
+    dialogue = context.update(state, "lake", episode(feedback="goal"), TOKENS)
+    next(dialogue)
+    with pytest.raises(StopIteration) as ended:
+        dialogue.send(Answer(response=act(protocol, "read 1", "read 7"), cut_off=False))
+    found = ended.value.value
+    assert found.state.entries == state.entries
+    assert [one.partition(": ")[2] for one in found.state.refused] == ["there is no entry 7"]
 
 
 def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():

@@ -80,9 +80,13 @@ class NaturalAlchemy(_AlchemyWords):
             else f"One input of a recipe is of the tier just below the result, the other of that tier or a lower one, at most "
             f"{self.parameters.max_tier_gap} tiers below the result; they may be the same element."
         )
+        over = (
+            "If the target can no longer be made from what is left, the task ends."
+            if self.parameters.end_when_dead
+            else "The task goes on where the target can no longer be made, until no pair is left."
+        )
         spent = (
-            "Every attempt uses up one copy of each input, also when it gives nothing (two copies if both are the same). If the "
-            "target can no longer be made from what is left, the task ends."
+            f"Every attempt uses up one copy of each input, also when it gives nothing (two copies if both are the same). {over}"
             if self.parameters.limited
             else "Nothing is used up: whatever you have once, you have for the whole task."
         )

@@ -12,7 +12,7 @@ KEYWORDS = {
     "sign": ("sign", "closing"),
     "minutes": ("minutes", "long", "take"),
     "day": ("day", "when", "date"),
-    "email": ("whom", "who", "receiver"),
+    "email": ("whom", "who", "receiver", "recipient", "email address", "mail address"),
 }
 """A question about a topic has one of its words."""
 NO_ANSWER = "I cannot say more about that."

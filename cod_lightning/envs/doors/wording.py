@@ -28,15 +28,15 @@ class _DoorWords(Unchanging, WorldWording):
         return {door: key for door, key in found if key in KEYS and 1 <= door <= self.num_doors}
 
     def key_of(self, response: str) -> tuple[str, str]:
-        """(key, "") or ("", which rule was broken); what follows the key's name is ignored.
+        """(key, "") or ("", which rule was broken); case does not matter, and what follows the key's name is ignored.
 
-        >>> CompactDoors(4).key_of("7 <answer>Key_blue</answer>")
-        ('blue', '')
+        >>> CompactDoors(4).key_of("7 <answer>Key_blue</answer>"), NaturalDoors(4).key_of("<answer>KEY Blue</answer>")
+        (('blue', ''), ('blue', ''))
         """
         answer, complaint = answer_of(response)
         if complaint:
             return "", complaint
-        match = re.match(r"[Kk]ey[\s_]+([a-z]+)", answer)
+        match = re.match(r"key[\s_]+([a-z]+)", answer.lower())
         if match is None:
             return "", "the answer is not 'Key' and a colour"
         return (match[1], "") if match[1] in KEYS else ("", f"the colour is not one of {', '.join(KEYS)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule
+from cod_lightning.envs.invented.rule import Fact, Goal, Row, Rule, way
 
 Sizes = tuple[int, ...]
 
@@ -30,6 +30,10 @@ class Family(ABC):
     @abstractmethod
     def task(self, rule: Rule, rng: random.Random) -> Goal:
         """A task that can be solved."""
+
+    def fits(self, rule: Rule, goal: Goal) -> bool:
+        """Whether a task of another table is one of this table, too."""
+        return bool(way(rule.facts, rule.states, goal, goal.start, goal.turns))
 
     @abstractmethod
     def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:

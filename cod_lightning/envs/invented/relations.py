@@ -31,6 +31,10 @@ class Pairs(Family):
         menu = [rng.choice(right[here]), *rng.sample(wrong[here], min(2, len(wrong[here])))]
         return Goal(here, rule.results[0], shuffled(menu, rng), 1)
 
+    def fits(self, rule: Rule, goal: Goal) -> bool:
+        """Where several actions of the menu were right, it would be easier."""
+        return sum(rule.effects[goal.start, action][0] == goal.want for action in goal.menu) == 1
+
     @staticmethod
     def known(facts: Sequence[Fact]) -> dict[frozenset[str], str]:
         """What pairs are known to give."""
@@ -53,6 +57,8 @@ class Composition(Pairs):
         made = [rule.effects[here, a][0] for a in menu]
         want = rng.choice([result for result in rule.results if result in made])
         return Goal(here, want, shuffled(menu, rng), 2 if len(menu) > 3 else 1)
+
+    fits = Family.fits
 
     def odds(self, rule: Rule, facts: Sequence[Fact], goal: Goal, here: str, left: int) -> dict[str, float]:
         known = self.known(facts)

@@ -62,7 +62,8 @@ class InventedRules(TaskRules["Invented"]):
     """What packs of the invented rules hide."""
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Other tables of the same names from task `at` on; a task that they leave without a solution is drawn anew."""
+        """Other tables of the same names from task `at` on; a task that they leave without a solution, or with several where the
+        family has one, is drawn anew."""
         rule = old = self.env._spec(pack.tasks[0]).rule
         rng = random.Random(derive_seed("invented change", pack.id, seed))
         while rule.table == old.table:
@@ -70,8 +71,8 @@ class InventedRules(TaskRules["Invented"]):
         specs: list[InventedTask] = []
         for task in pack.tasks[at:]:
             kept = replace(self.env._spec(task), rule=rule)
-            solved = way(rule.facts, rule.states, kept.goal, kept.goal.start, kept.goal.turns)
-            specs.append(kept if solved else _task(rule, derive_seed("invented change", task.seed, seed)))
+            fits = family_of(rule).fits(rule, kept.goal)
+            specs.append(kept if fits else _task(rule, derive_seed("invented change", task.seed, seed)))
         return self.env._with_specs(pack, at, specs)
 
 

@@ -131,12 +131,12 @@ class NaturalLevers(Unchanging, WorldWording):
         return f"I choose {goal}. <answer>Colour {goal}</answer>"
 
     def chosen(self, response: str) -> str:
-        """The colour that is proposed; empty where there is none such.
+        """The colour that is proposed, whatever the case; empty where there is none such.
 
-        >>> NaturalLevers().chosen("So be it. <answer>Colour blue</answer>"), NaturalLevers().chosen("<answer>Lever 1</answer>")
+        >>> NaturalLevers().chosen("So be it. <answer>Colour Blue</answer>"), NaturalLevers().chosen("<answer>Lever 1</answer>")
         ('blue', '')
         """
-        match = re.fullmatch(r"[Cc]olour[\s_]+([a-z]+)", answer_of(response)[0], re.ASCII)
+        match = re.fullmatch(r"colour[\s_]+([a-z]+)", answer_of(response)[0].lower(), re.ASCII)
         return match[1] if match and match[1] in self.palette else ""
 
     def goal_of(self, observation: str) -> str:

@@ -53,7 +53,7 @@ class PDEVariants(Variants["PDEDiscovery"]):
             return self.env
         twin = copy.deepcopy(self.env)
         twin.parameters = replace(self.env.parameters, world_memory=False)
-        twin.wording = NaturalPDE(twin.parameters)
+        twin.wording = self.env.wording if twin.parameters.compact else NaturalPDE(twin.parameters)
         twin._desk = Desk()
         return twin
 

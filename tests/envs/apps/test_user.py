@@ -30,7 +30,8 @@ def test_a_scripted_person_answers_what_is_asked_and_what_it_knows(question, ans
 
 def test_what_the_task_left_out_is_answered_first():
     assert user(day="2026-03-05").asked("On which day?") == "The day is 2026-03-05."
-    assert user(email="a@b").asked("To whom?") == "The email is a@b."
+    for question in ("To whom?", "Which email address do I send it to?", "What is the recipient's address?"):
+        assert User(HiddenFacts(address="home"), {"email": "a@b"}, 1).asked(question) == "The email is a@b."
 
 
 def test_patience_ends_and_a_copy_has_its_own():

@@ -20,6 +20,11 @@ def test_what_is_written_is_read_back_and_the_later_of_two_statements_counts(wor
     assert wording.parse(wording.write({1: "red"}).replace("1", "99")) == {}
 
 
+@each("answer", ["Key red", "key red", "KEY RED", "Key Red, I think"])
+def test_a_key_is_read_whatever_the_case_as_a_lever_is(answer):
+    assert NaturalDoors(4).key_of(f"<answer>{answer}</answer>") == ("red", "")
+
+
 def test_glimpses_are_of_other_doors_and_a_door_that_was_asked_for_is_a_repeat():
     pack = Doors(num_doors=6, glimpses=3).sample_pack(split=Split.TEST, index=2, num_tasks=40)
     for n, task in enumerate(pack.tasks):

@@ -9,6 +9,7 @@ from cod_lightning.envs.base import Players, Reference, Variants, Vocabulary, be
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.kinds import FAMILIES, expand, names_of
 from cod_lightning.envs.invented.world import InventedTask
+from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.types import Message, Role, Split
 from tests.cases import each
 from tests.envs.scripted_life import by_position
@@ -118,3 +119,12 @@ def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
     contexts = [env.wording.parse(teacher.context(random.Random(i))) for i in range(100)]
     assert all(set(context) <= truth for context in contexts)
     assert 10 < sum(not context for context in contexts) < 30
+
+
+def test_after_a_change_one_action_of_a_menu_is_right_where_the_family_draws_them_so():
+    for kind in ("order", "forbidden"):
+        env = NonStationary(Invented([kind]), change_at=1)
+        for index in range(30):
+            for task in env.sample_pack(split=Split.TEST, index=index, num_tasks=4).tasks:
+                rule, goal = task.spec.rule, task.spec.goal
+                assert sum(rule.effects[goal.start, action][0] == goal.want for action in goal.menu) == 1
