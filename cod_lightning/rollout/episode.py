@@ -132,9 +132,8 @@ class _Solving(UnderWay):
     async def play(self, note: str) -> Episode:
         """The episode from the first observation on. Raises one of `FAULTS`."""
         observation, rules = await begun(self.env, self.task)
-        hidden = crossing(
-            EnvironmentFailure, lambda: self.env.traits.hides_reward
-        )  # a mixture's are those of its present task
+        # a mixture's traits are those of its present task
+        hidden = crossing(EnvironmentFailure, lambda: self.env.traits.hides_reward)
         self.record = structs.replace(self.record, reward_hidden=hidden)
         see_known(observation.content, self.chat, self.env, "reset()")
         rules = f"{rules}{note}"
