@@ -8,10 +8,15 @@ into an episode's status, counts them by the name of their class, and the run go
 import asyncio
 import contextlib
 import difflib
+import inspect
 import logging
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABCMeta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from types import UnionType
+from typing import Any, get_args
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -165,6 +170,24 @@ def check_between(key: str, value: float, low: float, high: float, remedy: str) 
     """Raise `ConfigError` unless the value lies in [low, high]; NaN does not."""
     if not low <= value <= high:
         raise ConfigError(key, value, f"in [{low:g}, {high:g}]", remedy)
+
+
+def check_made(of: type, key: str, given: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for an argument of none of the plain classes that the constructor declares, such as a class in place of an
+    object, or a number in text. Ranges of numbers are the config's."""
+    for name, parameter in inspect.signature(of).parameters.items():
+        annotation, value = parameter.annotation, given[name]
+        declared = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+        if not all(type(kind) in (type, ABCMeta) for kind in declared):
+            continue
+        kinds = [Real if issubclass(kind, int | float) and kind is not bool else kind for kind in declared]
+        if not isinstance(value, tuple(kinds)):
+            shown = f"the class {value.__name__}" if isinstance(value, type) else f"an object of {type(value).__name__}"
+            shown = repr(value) if isinstance(value, str | Real | None) else shown
+            names = {Real: "a number", type(None): "None"}
+            expected = " or ".join(names.get(kind, f"an object of {kind.__name__}") for kind in kinds)
+            remedy = "Make one; names, and numbers in text, are read in configs alone."
+            raise ConfigError(f"{key}.{name}", f"{shown:.80}", expected, remedy)
 
 
 def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:

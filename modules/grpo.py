@@ -18,7 +18,7 @@ from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.table import EpisodeTable, kind_id
-from cod_lightning.errors import DataError
+from cod_lightning.errors import ConfigError, DataError, check_made
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_terms, made
@@ -51,7 +51,8 @@ class GRPOModule(PolicyModule):
         credit: Rewards to returns (`EpisodeCredit` is the paper's).
         baseline: What a return is compared with.
         critic: What gives each token an advantage in its place, from the policy's hidden states; null: nothing does.
-        scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
+        scale: Divide advantages by the standard deviation of the returns of their group, of all advantages of the rollout (batch),
+            or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
@@ -96,6 +97,7 @@ class GRPOModule(PolicyModule):
         terms: list[LossTerm] | None = None,
         scorers: dict[str, Scorer] | None = None,
     ) -> None:
+        check_made(GRPOModule, "model", locals())
         super().__init__()
         self.automatic_optimization = False
         self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
@@ -130,6 +132,10 @@ class GRPOModule(PolicyModule):
 
     def meet(self, data: Any, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
+        if not hasattr(data, "packs"):
+            raise ConfigError(
+                "data", type(data).__name__, "a RolloutDataModule", "Demonstrations go with WarmStartModule."
+            )
         super().meet(data, stage)
         if stage == "fit":
             check_combination(self, data)
