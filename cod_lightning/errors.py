@@ -173,7 +173,7 @@ def check_between(key: str, value: float, low: float, high: float, remedy: str) 
 
 
 def check_made(of: type, key: str, given: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an argument of none of the plain classes that the constructor declares, such as a class in place of an
+    """Raise `ConfigError` for an argument of none of the plain classes that the constructor declares, such as a class for an
     object, or a number in text. Ranges of numbers are the config's."""
     for name, parameter in inspect.signature(of).parameters.items():
         annotation, value = parameter.annotation, given[name]

@@ -83,7 +83,7 @@ class DemonstrationDataModule(ItemDataModule):
         self._kept: dict[int, Group] = {}
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
-        """As ever, or the words of the run in whose vocabulary another environment is demonstrated."""
+        """`words` if they were given, such as those of a run in another environment; else as for any DataModule."""
         return super().words_for(policy) if self._words is None else self._words
 
     def setup(self, stage: str) -> None:

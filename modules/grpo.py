@@ -56,8 +56,8 @@ class GRPOModule(PolicyModule):
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
-        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [write] who
-            writes what a program asks for, such as proposals; null: all.
+        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [write] the
+            writer of texts that a program asks for, such as proposals; null: all.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
             (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
@@ -66,7 +66,7 @@ class GRPOModule(PolicyModule):
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
-        final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
+        final_lr_fraction: Share of the learning rate that is left at the end; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
         terms: What the loss has beside the policy loss: `KL` from the initial policy or from a teacher, `EntropyBonus`. A term that

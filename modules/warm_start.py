@@ -61,7 +61,7 @@ class WarmStartModule(PolicyModule):
             self.model = self._shared_out(self._made())
 
     def configure_optimizers(self) -> Any:
-        """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
+        """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 after the last update."""
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:
