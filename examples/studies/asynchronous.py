@@ -155,7 +155,8 @@ All positions and the machine's load, which differed, are in [asynchronous.json]
 
 AHEAD = """
 **Further ahead** (`examples/studies/ahead.py`): where turns take a time drawn with a long tail, updates {update_s} s, and neither
-shares a device, a step is this many times as fast as with bound 0: {times} ([ahead.json](ahead.json)). Bounds above 1 change weights in flight.
+shares a device, a step is this many times as fast as with bound 0: {times} ([ahead.json](ahead.json)). Bounds above 1 change
+weights in flight.
 """
 
 
