@@ -58,6 +58,17 @@ def test_what_is_no_object_of_a_part_is_refused_where_it_is_handed_over():
         "model.policy is 'Qwen/Qwen3-1.7B'": lambda: GRPOModule("Qwen/Qwen3-1.7B"),
         "model.credit is the class EpisodeCredit": lambda: GRPOModule(POLICY, EpisodeCredit),
         "model.lr is '1e-3'": lambda: GRPOModule(POLICY, lr="1e-3"),
+        "model.optimizer is 'sgd'; expected adamw or": lambda: GRPOModule(POLICY, optimizer="sgd"),
+        "model.scale is 'std'; expected none or group or batch": lambda: GRPOModule(POLICY, scale="std"),
+        "model.betas is 0.9": lambda: GRPOModule(POLICY, betas=0.9),
+        "model.trained_kinds is 'update'; expected a list": lambda: GRPOModule(POLICY, trained_kinds="update"),
+        "model.terms is ['KL']; expected a list, each one an object of LossTerm or None": lambda: GRPOModule(
+            POLICY, terms=["KL"]
+        ),
+        "data.suites is ['in_domain']": lambda: RolloutDataModule(*PARTS, ENGINE, suites=["in_domain"]),
+        "data.rewards is {'format': 'FormatReward'}; expected a dict": lambda: RolloutDataModule(
+            *PARTS, ENGINE, rewards={"format": "FormatReward"}
+        ),
         "model.policy is the class TinyPolicy": lambda: WarmStartModule(TinyPolicy),
     }
     for said, make in made.items():
