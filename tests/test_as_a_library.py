@@ -6,6 +6,7 @@ import re
 import lightning as L
 import pytest
 
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
@@ -40,9 +41,9 @@ def test_the_guides_lines_train_without_the_command_line(tmp_path, monkeypatch, 
     assert (tmp_path / "policies" / "levers" / "config.json").is_file()
 
 
-def trainer(tmp_path):
+def trainer(tmp_path, *callbacks):
     quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
-    return L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, **quiet)
+    return L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, callbacks=[*callbacks], **quiet)
 
 
 def test_what_is_no_object_of_a_part_is_refused_where_it_is_handed_over():
@@ -85,6 +86,9 @@ def test_parts_that_do_not_go_together_are_refused_in_a_line(tmp_path):
         "model is WarmStartModule": lambda: trainer(tmp_path).fit(WarmStartModule(POLICY), data),
         "data is DemonstrationDataModule": lambda: trainer(tmp_path).fit(
             GRPOModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
+        ),
+        "trainer.callbacks is WeightSync beside WarmStartModule": lambda: trainer(tmp_path, WeightSync()).fit(
+            WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
         ),
         "data.suites is empty": lambda: trainer(tmp_path).test(GRPOModule(POLICY), data),
     }
