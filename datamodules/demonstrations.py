@@ -15,10 +15,10 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.datamodules.checks import check_ids, check_prompts, first_pack, unplayable
-from cod_lightning.datamodules.items import ItemDataModule
+from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
-from cod_lightning.errors import ConfigError, answering
+from cod_lightning.errors import ConfigError, answering, check_made
 from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program, Written
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
@@ -71,6 +71,7 @@ class DemonstrationDataModule(ItemDataModule):
         seed: int = 1,
         words: list[str] | None = None,
     ) -> None:
+        check_made(DemonstrationDataModule, "data", locals())
         super().__init__()
         self.env, self.context, self.program = env, context, program
         self.pack_size, self.num_updates = pack_size, num_updates
@@ -82,12 +83,13 @@ class DemonstrationDataModule(ItemDataModule):
         self._kept: dict[int, Group] = {}
 
     def words_for(self, policy: Policy) -> tuple[str, ...]:
-        """As ever, or the words of the run in whose vocabulary another environment is demonstrated."""
+        """`words` if they were given, such as those of a run in another environment; else as for any DataModule."""
         return super().words_for(policy) if self._words is None else self._words
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a window below the first prompt, and a bound that would cut off a demonstrated response of a
         closed vocabulary."""
+        check_alone()
         policy: Policy = self.learner.policy
         if self._chat is None:
             self.check_with(policy)

@@ -1,5 +1,6 @@
 """The DataModule whose loaders yield sealed items."""
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -79,3 +80,10 @@ class ItemDataModule(L.LightningDataModule):
         """Open the seal; training batches move to the device, groups of lifecycles are records and stay."""
         item = batch.item if isinstance(batch, Sealed) else batch
         return item.to(device) if isinstance(item, Batch) else item
+
+
+def check_alone() -> None:
+    """Refuse a thread in which an event loop runs, as a notebook's does: episodes are played in loops of their own."""
+    if asyncio._get_running_loop() is not None:
+        remedy = "Write `await asyncio.to_thread(trainer.fit, module, data)`."
+        raise ConfigError("trainer", "in a running event loop", "a thread without one, also in a notebook", remedy)

@@ -24,11 +24,11 @@ from cod_lightning.datamodules.checks import (
     check_trainable,
     first_pack,
 )
-from cod_lightning.datamodules.items import ItemDataModule
+from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.errors import ConfigError, DataError, answering
+from cod_lightning.errors import ConfigError, DataError, answering, check_made
 from cod_lightning.evaluation.suite import OF_TRAINED, Condition, ConditionKind, Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
@@ -130,6 +130,7 @@ class RolloutDataModule(ItemDataModule):
         max_failed_fraction: Share = 0.5,
         seed: int = 1,
     ) -> None:
+        check_made(RolloutDataModule, "data", locals())
         super().__init__()
         check_num_tasks("data.pack_size", pack_size)
         self.env, self.context, self.engine, self.program = env, context, engine, program
@@ -192,6 +193,9 @@ class RolloutDataModule(ItemDataModule):
     def setup(self, stage: str) -> None:
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
         module, trainer = self.learner, self._run
+        check_alone()
+        if stage == "fit" and not hasattr(module, "credited"):
+            raise ConfigError("model", type(module).__name__, "a GRPOModule", "A WarmStartModule has demonstrations.")
         self.check_with(module.policy)
         module.meet(self, stage)
         self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
@@ -200,6 +204,8 @@ class RolloutDataModule(ItemDataModule):
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
             check_staleness(self, num_ranks())
             self.engine.max_staleness = self.max_staleness
+        if stage == "test" and not self.suites:
+            raise ConfigError("data.suites", "empty", "a suite to test on", "Name one, or call validate.")
         if stage in ("fit", "test"):
             self.check_suites()
 

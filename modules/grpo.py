@@ -18,7 +18,7 @@ from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.table import EpisodeTable, kind_id
-from cod_lightning.errors import DataError
+from cod_lightning.errors import ConfigError, DataError, check_made
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_terms, made
@@ -51,12 +51,13 @@ class GRPOModule(PolicyModule):
         credit: Rewards to returns (`EpisodeCredit` is the paper's).
         baseline: What a return is compared with.
         critic: What gives each token an advantage in its place, from the policy's hidden states; null: nothing does.
-        scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
+        scale: Divide advantages by the standard deviation of the returns of their group, of all advantages of the rollout (batch),
+            or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
-        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [write] who
-            writes what a program asks for, such as proposals; null: all.
+        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player, [write] the
+            writer of texts that a program asks for, such as proposals; null: all.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
             (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
@@ -65,7 +66,7 @@ class GRPOModule(PolicyModule):
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
-        final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
+        final_lr_fraction: Share of the learning rate that is left at the end; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
         terms: What the loss has beside the policy loss: `KL` from the initial policy or from a teacher, `EntropyBonus`. A term that
@@ -96,6 +97,7 @@ class GRPOModule(PolicyModule):
         terms: list[LossTerm] | None = None,
         scorers: dict[str, Scorer] | None = None,
     ) -> None:
+        check_made(GRPOModule, "model", locals())
         super().__init__()
         self.automatic_optimization = False
         self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
@@ -130,6 +132,10 @@ class GRPOModule(PolicyModule):
 
     def meet(self, data: Any, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
+        if not hasattr(data, "packs"):
+            raise ConfigError(
+                "data", type(data).__name__, "a RolloutDataModule", "Demonstrations go with WarmStartModule."
+            )
         super().meet(data, stage)
         if stage == "fit":
             check_combination(self, data)

@@ -159,6 +159,10 @@ class PolicyModule(L.LightningModule):
 
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain."""
+        if not hasattr(self, "_tokenizer"):
+            expected = "the DataModule that makes the tokenizer"
+            remedy = "Call trainer.fit(module, data); a checkpoint is read by ckpt_path of fit, validate and test."
+            raise ConfigError("data", "missing", expected, remedy)
         model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_made
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
@@ -43,6 +43,7 @@ class WarmStartModule(PolicyModule):
         gradient_clip_val: Positive = 1.0,
         token_budget: Count | None = None,
     ) -> None:
+        check_made(WarmStartModule, "model", locals())
         super().__init__()
         self.automatic_optimization = False
         if not policy.has_weights:
@@ -60,7 +61,7 @@ class WarmStartModule(PolicyModule):
             self.model = self._shared_out(self._made())
 
     def configure_optimizers(self) -> Any:
-        """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
+        """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 after the last update."""
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:

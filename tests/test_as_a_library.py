@@ -1,10 +1,24 @@
 """The lines of `docs/guides/as_a_library.md`, with a shorter training."""
 
+import asyncio
 import re
 
+import lightning as L
 import pytest
 
+from cod_lightning.callbacks import WeightSync
+from cod_lightning.contexts import HintContext
+from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
+from cod_lightning.engines import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
+from cod_lightning.modules import GRPOModule, WarmStartModule
 from tests.command_line import ROOT
+
+POLICY, ENGINE = TinyPolicy(num_layers=1), TransformersEngine()
+PARTS = Levers(protocol="compact"), HintContext(protocol="compact")
 
 SHORT = {
     "num_updates=600": "num_updates=4",
@@ -25,3 +39,70 @@ def test_the_guides_lines_train_without_the_command_line(tmp_path, monkeypatch, 
     exec(lines, {"__name__": "__main__"})
     assert "'val/success/position_3':" in capsys.readouterr().out
     assert (tmp_path / "policies" / "levers" / "config.json").is_file()
+
+
+def trainer(tmp_path, *callbacks):
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    return L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, callbacks=[*callbacks], **quiet)
+
+
+def test_what_is_no_object_of_a_part_is_refused_where_it_is_handed_over():
+    made = {
+        "data.env is 'levers'; expected an object of TextEnv": lambda: RolloutDataModule("levers", PARTS[1], ENGINE),
+        "data.env is an object of HintContext": lambda: RolloutDataModule(*PARTS[::-1], ENGINE),
+        "data.engine is the class TransformersEngine": lambda: RolloutDataModule(*PARTS, TransformersEngine),
+        "data.pack_size is '4'; expected a number": lambda: RolloutDataModule(*PARTS, ENGINE, pack_size="4"),
+        "data.source is 'Uniform'; expected an object of PackSource or None": lambda: RolloutDataModule(
+            *PARTS, ENGINE, source="Uniform"
+        ),
+        "data.num_updates is '9'": lambda: DemonstrationDataModule(*PARTS, num_updates="9"),
+        "model.policy is 'Qwen/Qwen3-1.7B'": lambda: GRPOModule("Qwen/Qwen3-1.7B"),
+        "model.credit is the class EpisodeCredit": lambda: GRPOModule(POLICY, EpisodeCredit),
+        "model.lr is '1e-3'": lambda: GRPOModule(POLICY, lr="1e-3"),
+        "model.optimizer is 'sgd'; expected adamw or": lambda: GRPOModule(POLICY, optimizer="sgd"),
+        "model.scale is 'std'; expected none or group or batch": lambda: GRPOModule(POLICY, scale="std"),
+        "model.betas is 0.9": lambda: GRPOModule(POLICY, betas=0.9),
+        "model.trained_kinds is 'update'; expected a list": lambda: GRPOModule(POLICY, trained_kinds="update"),
+        "model.terms is ['KL']; expected a list, each one an object of LossTerm or None": lambda: GRPOModule(
+            POLICY, terms=["KL"]
+        ),
+        "data.suites is ['in_domain']": lambda: RolloutDataModule(*PARTS, ENGINE, suites=["in_domain"]),
+        "data.rewards is {'format': 'FormatReward'}; expected a dict": lambda: RolloutDataModule(
+            *PARTS, ENGINE, rewards={"format": "FormatReward"}
+        ),
+        "model.policy is the class TinyPolicy": lambda: WarmStartModule(TinyPolicy),
+    }
+    for said, make in made.items():
+        with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+            make()
+    assert GRPOModule(POLICY, lr=1).lr == 1
+
+
+@pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader`")
+def test_parts_that_do_not_go_together_are_refused_in_a_line(tmp_path):
+    data = RolloutDataModule(*PARTS, ENGINE)
+    asked = {
+        "data is missing": lambda: trainer(tmp_path).fit(GRPOModule(POLICY)),
+        "model is WarmStartModule": lambda: trainer(tmp_path).fit(WarmStartModule(POLICY), data),
+        "data is DemonstrationDataModule": lambda: trainer(tmp_path).fit(
+            GRPOModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
+        ),
+        "trainer.callbacks is WeightSync beside WarmStartModule": lambda: trainer(tmp_path, WeightSync()).fit(
+            WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
+        ),
+        "data.suites is empty": lambda: trainer(tmp_path).test(GRPOModule(POLICY), data),
+    }
+    for said, ask in asked.items():
+        with pytest.raises(ConfigError, match=f"^{said}"):
+            ask()
+
+
+def test_a_notebook_s_running_loop_is_refused_with_the_line_that_works_there(tmp_path):
+    async def cell():
+        module, data = WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
+        with pytest.raises(ConfigError, match=re.escape("Write `await asyncio.to_thread(trainer.fit, module, data)`.")):
+            trainer(tmp_path).fit(module, data)
+        await asyncio.to_thread(trainer(tmp_path).fit, module, data)
+        return module
+
+    assert asyncio.run(cell()).trainer.global_step == 1

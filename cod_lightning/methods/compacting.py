@@ -161,7 +161,7 @@ class CompactingContext(ContextMechanism):
     Args:
         inner: What is carried from task to task.
         protocol: Wording of the request for language models (natural) or for tiny policies (compact).
-        budget: Tokens of a task's turns so far, since its beginning or the latest summary, from which on a summary is asked for.
+        budget: Tokens of a task's turns so far, since its beginning or the latest summary, beyond which a summary is asked for.
         summary_budget: Most tokens of a summary. It has to be at most `data.max_new_tokens`, and is best below `budget`.
     """
 

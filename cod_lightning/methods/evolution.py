@@ -74,7 +74,7 @@ class Evolution:
     """Candidates, from the mechanism's own first state on.
 
     Args:
-        setting: The environment, the mechanism and the policy; its plan is that of the packs.
+        setting: The environment, the mechanism and the policy; its program plays the packs.
         selection: Packs by which candidates are selected.
         drawn: From the number of a round to the packs that are played and reflected on in it.
         seed: Of the draws of parents.

@@ -13,7 +13,7 @@ from cod_lightning.ranges import Positive
 
 @dataclass(frozen=True, kw_only=True)
 class SDPO(PolicyLoss):
-    """L = 1/num_episodes sum_s n_s mean_{(w, l) in s} - log sigmoid(beta (h_w - h_l)), s a pack and place in the plan.
+    """L = 1/num_episodes sum_s n_s mean_{(w, l) in s} - log sigmoid(beta (h_w - h_l)), s a pack and place in the lifecycle.
 
     Pairs are all siblings w of positive and l of negative advantage, rounding noise (`NO_ADVANTAGE`) left out; n_s is the number
     of siblings in pairs. Attempts from a snapshot are compared with each other and with the solve episode beside them, which

@@ -119,8 +119,8 @@ then plays 256 held-out packs of 4 of each at T=1.
 
     {command}
 
-*Transfer*: success in tasks 1 to 3, less that with contexts blanked, with 95 % intervals over seeds and packs, of one seed over
-packs. *None*: not one task was solved. All pairs, positions and samples are in [across_worlds.json](across_worlds.json).
+*Transfer*: success in tasks 1 to 3, less that with contexts blanked, with 95 % intervals over seeds and packs (one seed:
+over packs). *None*: not one task was solved. All pairs, positions and samples are in [across_worlds.json](across_worlds.json).
 """
 SEEN = """
 - **Each world is learnt where it is trained, nine of ten over three seeds**; in pde the seeds differ too much.

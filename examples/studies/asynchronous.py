@@ -137,7 +137,7 @@ def page(results: dict[str, Any]) -> str:
         for bound, of in ahead["runs"].items()
         if bound != "0"
     }
-    times = ", ".join(f"{speed:.2f} times with bound {bound}" for bound, speed in speeds.items())
+    times = ", ".join(f"{speed:.2f} with bound {bound}" for bound, speed in speeds.items())
     lines += ["", *AHEAD.strip().format(times=times, update_s=f"{ahead['update_s']:g}").splitlines()]
     return "\n".join([*lines, ""])
 
@@ -155,7 +155,8 @@ All positions and the machine's load, which differed, are in [asynchronous.json]
 
 AHEAD = """
 **Further ahead** (`examples/studies/ahead.py`): where turns take a time drawn with a long tail, updates {update_s} s, and neither
-shares a device, a step is as fast as with bound 0 {times} ([ahead.json](ahead.json)). Bounds above 1 change weights in flight.
+shares a device, a step is this many times as fast as with bound 0: {times} ([ahead.json](ahead.json)). Bounds above 1 change
+weights in flight.
 """
 
 

@@ -196,7 +196,7 @@ def page(cells: Cells, facts_of: Noted) -> str:
 ABOUT = """
 **Does what training strengthens in some environments show in others?** A policy of 0.61 million parameters is warm-started on
 demonstrations of sixteen kinds of [invented domains](../guides/invented_domains.md) whose writer notes two facts in five,
-trained by reinforcement learning on the first so many kinds (60 rollouts of 512 lifecycles), and plays 96 packs of 4 in sizes
+trained by reinforcement learning on the first 1 to 16 (60 rollouts of 512 lifecycles), and plays 96 packs of 4 in sizes
 and three families that it never met, in unseen words.
 
     {command}

@@ -94,12 +94,12 @@ def data(**options):
 )
 def test_a_training_of_no_kind_that_the_policy_plays_is_refused(kinds, of_data):
     with pytest.raises(ConfigError, match=r"model\.trained_kinds is \[.*\]; expected a kind that the program has and"):
-        check_combination(GRPOModule(policy=SimpleNamespace(), trained_kinds=kinds), data(**of_data))
+        check_combination(GRPOModule(TinyPolicy(), trained_kinds=kinds), data(**of_data))
 
 
 @each("kinds", [None, ["update"], ["solve", "update"]])
 def test_what_a_frozen_role_plays_is_not_trained_on(kinds):
-    module, own = GRPOModule(policy=SimpleNamespace(), trained_kinds=kinds), data(frozen=FrozenRole("solve", "x"))
+    module, own = GRPOModule(TinyPolicy(), trained_kinds=kinds), data(frozen=FrozenRole("solve", "x"))
     own._chat = SimpleNamespace(tokenizer=None)
     own.words_for = lambda policy: ()
     module.meet(own, "fit")

@@ -16,6 +16,7 @@ from cod_lightning.envs.base import Variants
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
+from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
@@ -305,7 +306,7 @@ def data(**options):
 
 
 def module(**options):
-    return GRPOModule(policy=None, **options)
+    return GRPOModule(TinyPolicy(), **options)
 
 
 @each("ahead", [False, True])

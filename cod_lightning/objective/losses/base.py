@@ -37,7 +37,7 @@ class LossInputs:
     num_episodes: int
     """Of the whole update, with at least one action token each: the other denominator."""
     siblings: Int[Tensor, " B"] | None = None
-    """Which rows are compared with each other, by `batch.sibling_keys`; any integers. For losses that compare siblings."""
+    """Which rows are compared with each other, by `EpisodeTable.siblings`; any integers. For losses that compare siblings."""
 
 
 @dataclass(frozen=True, kw_only=True)

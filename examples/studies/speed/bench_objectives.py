@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python examples/studies/speed/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--device cpu]
 
-Every file of configs/loss, credit and regulariser, and every baseline, is one option, changed alone. A repeat makes one update
+Every file of configs/method, every credit rule, baseline and term is one option, changed alone. A repeat makes one update
 with each of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most
 that is alive at once of the tensors that an update makes, and of a frozen copy of the policy. Of anchors and counterfactuals, the
 rollout is played too.
