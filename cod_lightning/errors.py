@@ -8,14 +8,10 @@ into an episode's status, counts them by the name of their class, and the run go
 import asyncio
 import contextlib
 import difflib
-import inspect
 import logging
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Real
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from collections.abc import Callable, Iterator, Sequence
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -171,45 +167,11 @@ def check_between(key: str, value: float, low: float, high: float, remedy: str) 
         raise ConfigError(key, value, f"in [{low:g}, {high:g}]", remedy)
 
 
-def check_made(of: type, key: str, given: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an argument that is not of the type that is declared, such as a class for an object, or a
-    number in text. Ranges of numbers are the config's."""
-    for name, parameter in inspect.signature(of).parameters.items():
-        if not _fits(value := given[name], parameter.annotation):
-            shown = f"the class {value.__name__}" if isinstance(value, type) else f"an object of {type(value).__name__}"
-            shown = repr(value) if isinstance(value, str | Real | list | tuple | dict | None) else shown
-            remedy = "Make one; names, and numbers in text, are read in configs alone."
-            raise ConfigError(f"{key}.{name}", f"{shown:.80}", _described(parameter.annotation), remedy)
-
-
-def _fits(value: object, kind: Any) -> bool:
-    """Whether a value is of a type; any number is of one that is a number."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in args)
-    if origin is Literal:
-        return value in args
-    if origin in (list, tuple):
-        return isinstance(value, list | tuple) and all(_fits(one, args[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(one, args[1]) for one in value.values())
-    if kind is Any:
-        return True
-    return isinstance(value, Real if issubclass(kind, int | float) and kind is not bool else kind)
-
-
-def _described(kind: Any) -> str:
-    """What such a value is."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        return " or ".join(map(_described, args))
-    if origin is Literal:
-        return " or ".join(map(str, args))
-    if origin in (list, tuple, dict):
-        return f"a {origin.__name__}, each one {_described(args[-1])}"
-    if kind in (Any, type(None)):
-        return "anything" if kind is Any else "None"
-    return "a number" if issubclass(kind, int | float) and kind is not bool else f"an object of {kind.__name__}"
+def check_one_of(key: str, value: str, names: Sequence[str]) -> None:
+    """Raise `ConfigError` for another name."""
+    if value not in names:
+        remedy = did_you_mean(str(value), names) or "Choose one."
+        raise ConfigError(key, value, f"one of {', '.join(names)}", remedy.strip())
 
 
 def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:

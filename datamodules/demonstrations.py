@@ -18,7 +18,7 @@ from cod_lightning.datamodules.checks import check_ids, check_prompts, first_pac
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
-from cod_lightning.errors import ConfigError, answering, check_made
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import Agent, Ask, ConnectTheDots, Program, Written
 from cod_lightning.models import TinyPolicy
 from cod_lightning.models.base import Policy
@@ -71,7 +71,6 @@ class DemonstrationDataModule(ItemDataModule):
         seed: int = 1,
         words: list[str] | None = None,
     ) -> None:
-        check_made(DemonstrationDataModule, "data", locals())
         super().__init__()
         self.env, self.context, self.program = env, context, program
         self.pack_size, self.num_updates = pack_size, num_updates

@@ -28,7 +28,7 @@ from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.errors import ConfigError, DataError, answering, check_made
+from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.suite import OF_TRAINED, Condition, ConditionKind, Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
@@ -130,7 +130,6 @@ class RolloutDataModule(ItemDataModule):
         max_failed_fraction: Share = 0.5,
         seed: int = 1,
     ) -> None:
-        check_made(RolloutDataModule, "data", locals())
         super().__init__()
         check_num_tasks("data.pack_size", pack_size)
         self.env, self.context, self.engine, self.program = env, context, engine, program

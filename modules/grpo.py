@@ -18,7 +18,7 @@ from cod_lightning.credit.baselines import Baseline, GroupMean
 from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.credit.table import EpisodeTable, kind_id
-from cod_lightning.errors import ConfigError, DataError, check_made
+from cod_lightning.errors import ConfigError, DataError, check_one_of
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.checks import check_combination, check_terms, made
@@ -97,11 +97,11 @@ class GRPOModule(PolicyModule):
         terms: list[LossTerm] | None = None,
         scorers: dict[str, Scorer] | None = None,
     ) -> None:
-        check_made(GRPOModule, "model", locals())
         super().__init__()
         self.automatic_optimization = False
         self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
         self.critic_at_work: CriticAtWork | None = None
+        check_one_of("model.scale", scale, ("none", "group", "batch"))
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
         self.trained_kinds = tuple(map(EpisodeKind, trained_kinds or EpisodeKind))

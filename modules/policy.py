@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import lightning as L
 import torch
@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
-from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss
+from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss, check_one_of
 from cod_lightning.files import without_link
 from cod_lightning.forward.attention import is_grouped, use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer, predicting, read_only_at
@@ -110,7 +110,8 @@ class PolicyModule(L.LightningModule):
             )
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
-        """Keep AdamW's settings."""
+        """Keep AdamW's settings. From Python, too, another name is none of bitsandbytes'."""
+        check_one_of("model.optimizer", name, get_args(OptimizerName))
         self.optimizer_name: OptimizerName = name
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.errors import ConfigError, check_made
+from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
@@ -43,7 +43,6 @@ class WarmStartModule(PolicyModule):
         gradient_clip_val: Positive = 1.0,
         token_budget: Count | None = None,
     ) -> None:
-        check_made(WarmStartModule, "model", locals())
         super().__init__()
         self.automatic_optimization = False
         if not policy.has_weights:
