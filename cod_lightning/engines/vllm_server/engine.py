@@ -6,7 +6,7 @@ others than those of the last sync is thrown away, and its server gets the right
 
 import secrets
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -213,16 +213,25 @@ class VLLMServerEngine(Engine):
         if self.sleeps and not self.asleep:
             self._see_idle("servers sleep")
             self.asleep = True
-            on_all(
-                [server for server in self._mine() if server.up], lambda server: server.client.sleep(keep=self._adapted)
-            )
+            self._tell(lambda client: client.sleep(keep=self._adapted))
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
         """One part after the other; with the second they serve again."""
         if self.asleep:
-            on_all([server for server in self._mine() if server.up], lambda server: server.client.wake(part))
+            self._tell(lambda client: client.wake(part))
             gathered(part)
             self.asleep = part == "weights"
+
+    def _tell(self, ask: Callable[[ServerClient], None]) -> None:
+        """Ask those that are up; one that fails is lost, as at a sync."""
+
+        def one(server: Server) -> None:
+            try:
+                ask(server.client)
+            except EngineFailure as failure:
+                server.lose(str(failure))
+
+        on_all([server for server in self._mine() if server.up], one)
 
     @property
     def label(self) -> str:
