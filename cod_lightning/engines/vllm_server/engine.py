@@ -33,7 +33,7 @@ from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_served, room_for, served_of, whole_sync
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranges import Count, NonNegative, Positive
-from cod_lightning.ranks import gathered, rank
+from cod_lightning.ranks import gathered, num_ranks, rank
 
 
 class VLLMServerEngine(Engine):
@@ -111,7 +111,7 @@ class VLLMServerEngine(Engine):
         """Ask the servers that run already who they are; see that others could be started."""
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
-            check_local(self.start, self.local)
+            check_local(self.start * max(self.num_ranks, num_ranks()), self.local)
             self.check_started(served)
         clients = [self._client(url, key) for url in self.urls]
         on_all(clients, lambda one: see_reachable(one, self.wait_s))
