@@ -346,6 +346,7 @@ fit --config quickstart --data.env.max_shortest_path 9 ## data.env.max_shortest_
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
+fit --config smoke engine=VLLMServerEngine --trainer.devices 2 --data.engine.local.devices ["3"] ## local.devices | 2 entries
 WARM replay=SignalReplay method=rloo ## data.replay
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
 WARM source=Revisits --data.source.init_args.by luck

@@ -44,7 +44,7 @@ class ChatClient:
         where: Config key of the part that asks, for messages.
         url_variable: Environment variable that holds the address where `base_url` is null.
         api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
-        max_concurrent: Most requests in flight in one event loop.
+        max_concurrent: Most requests in flight in one event loop, or of all threads without one.
         timeout_s: For one try, from connecting to the last byte.
         max_retries: Further tries after a time-out, a lost connection or HTTP 408, 409, 425, 429, 5xx.
         backoff_s: Pause after the first failed try; it doubles with every further one, up to 30 s, less up to a quarter that
@@ -94,14 +94,14 @@ class ChatClient:
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which counts on its own."""
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_connections")}
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_places", "_connections")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._places = threading.Lock(), threading.BoundedSemaphore(self.max_concurrent)
         self._connections = Connections(self.max_concurrent, self.timeout_s)
 
     def check(self) -> str:
@@ -146,6 +146,11 @@ class ChatClient:
                 raise
         self._in_a_row.clear()
         return result
+
+    def ask_in_thread(self, messages: Sequence[Message], **asked: Any) -> Any:
+        """As `ask`, from a thread without an event loop; `max_concurrent` bounds those of all threads together."""
+        with self._places:
+            return asyncio.run(self.ask(messages, **asked))
 
     def report(self) -> str:
         """Answers, failures and tokens so far, in one line; empty if nothing was asked."""

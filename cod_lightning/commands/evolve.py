@@ -17,6 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
 from cod_lightning.ranges import Count, Natural
+from cod_lightning.rollout.deadlines import STALLED, Watchdog
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 
@@ -51,7 +52,9 @@ def run(argv: Sequence[str]) -> int:
     def drawn(index: int) -> list[Pack]:
         return packs(Split.TRAIN, index * options.round_packs, options.round_packs)
 
-    with locked(folder, "--out", "evolve"):
+    remedy = f"{folder / _FILE} has the rounds that are over"
+    watched = Watchdog(setting.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)
+    with locked(folder, "--out", "evolve"), watched:
         evolution = Evolution(setting, packs(Split.VALIDATION, 0, options.num_packs), drawn, data.seed)
         console.print(f"{_mean(evolution)} with nothing to begin with")
         rounds: list[Round] = []

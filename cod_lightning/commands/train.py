@@ -84,6 +84,8 @@ class TrainCLI(CodCLI):
         """Refuse what cannot be, and start from the warm start's weights."""
         policy, data = self.model.policy, self.datamodule
         checkpoints = self.read_checkpoints()
+        if self.action is not None:
+            data.engine.num_ranks = num_processes(self.config.trainer)
         if self.action == "fit":
             self.check_fit()
             policy.check_machine()

@@ -111,6 +111,8 @@ class Engine(ABC):
     """Turns so far in which the weights changed: some of their tokens are by newer ones than the others."""
     max_staleness: int = 0
     """`data.max_staleness`, which the DataModule names."""
+    num_ranks: int = 1
+    """Processes of the run, each with an engine of its own; the command line names them before they are there."""
     log_folder: Path | None = None
     """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -127,7 +127,10 @@ class GroupsInFlight(RolloutAhead):
                     self._playing = False
                     return
             under_way |= {asyncio.create_task(_to_its_end(*one)) for one in begun}
-            under_way = (await asyncio.wait(under_way, timeout=_LOOK_S))[1]
+            with suppress(
+                asyncio.CancelledError
+            ):  # of all tasks, where they are given up; others may be begun after that
+                under_way = (await asyncio.wait(under_way, timeout=_LOOK_S))[1]
 
 
 async def _to_its_end(future: "Future[tuple[Group, float]]", play: Callable[[], Coroutine[Any, Any, Group]]) -> None:

@@ -324,6 +324,12 @@ class TrainingRollouts:
                 state["contexts"] = self._contexts(played)
         return kept
 
+    def forget(self) -> None:
+        """The run is over, and nothing is ahead of the next one in this process."""
+        self.runner.owed = None
+        if self.buffer is not None:
+            self.buffer.waiting.clear()
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.packs.load_state_dict(state_dict["source"])
         if self.replay is not None and "replay" in state_dict:

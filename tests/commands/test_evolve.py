@@ -1,7 +1,9 @@
 """`evolve`: a first context from the command line, of a tiny policy and of a model behind an endpoint, and its use afterwards."""
 
 import json
+import os
 import random
+import traceback
 
 import pytest
 
@@ -40,6 +42,20 @@ def test_a_tiny_policy_evolves_and_what_came_of_it_is_what_test_begins_with(tmp_
     assert played["episodes"][0]["context_before"] == "1=red 2=blue"
     assert main(["evolve", *TINY, "--out", "evolved"]) == 2
     assert "a folder without evolution.json" in capsys.readouterr().err
+
+
+def test_a_standstill_ends_the_process_with_a_report(tmp_path):
+    world = "{class_path: tests.faulty_worlds.FaultyLevers, init_args: {faults: [hangs], every: 1, split: VALIDATION}}"
+    if not (child := os.fork()):
+        try:
+            main(["evolve", *TINY, "--data.env", world, "--out", "evolved", "--data.deadlines.stall_s", "2"])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+    report = (tmp_path / "evolved/stalled.txt").read_text()
+    assert "nothing has moved for 2 s in the evolution (data.deadlines.stall_s)" in report
 
 
 def test_a_model_behind_an_endpoint_writes_its_own_first_context(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Processes that answer in lines: none hangs, fills the disk or answers for another task."""
 
+import subprocess
 import sys
 import time
 
@@ -46,3 +47,19 @@ def test_a_program_that_ended_before_it_was_asked_says_how_it_ended():
     with pytest.raises(WorldDied, match=r"ended without an answer \(exit code 1\): \.\.\..*no such tool"):
         of.ask({}, lambda one: True, 20.0)
     of.close()
+
+
+def test_a_program_that_the_system_cannot_end_is_left():
+    class Stuck:
+        """A process that waits for a disk."""
+
+        pid = 2**22 + 1
+
+        def wait(self, timeout=None):
+            assert timeout is not None, "it would be waited for for ever"
+            raise subprocess.TimeoutExpired("it", timeout)
+
+    of = LineProcess([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], ())
+    real, of._process = of._process, Stuck()
+    of.close()
+    real.wait(10)

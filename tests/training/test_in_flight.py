@@ -1,6 +1,9 @@
 """Rollouts ahead with servers: weights change while turns are under way, and nothing is waited for, lost or counted twice."""
 
+import asyncio
+import threading
 import time
+from contextlib import nullcontext
 
 import lightning as L
 import pytest
@@ -10,6 +13,8 @@ from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
+from cod_lightning.rollout.deadlines import Liveness
+from cod_lightning.training.in_flight import GroupsInFlight
 from cod_lightning.training.packs import Uniform
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 from tests.stubs import Following, WordWorld
@@ -49,6 +54,24 @@ def fit(folder, data, *, more=(), **trainer):
     callbacks = (*more, Throughput(), WeightSync(self_test=None), rows)
     quiet_trainer(folder, *callbacks, **{"max_epochs": 2} | trainer).fit(GRPOModule(small_policy(), lr=1e-2), data)
     return rows.values
+
+
+def test_groups_that_are_given_up_leave_the_next_run_in_the_same_process_alone():
+    under_way = threading.Event()
+
+    async def waiting():
+        under_way.set()
+        await asyncio.sleep(60)
+
+    async def quick():
+        return "group"
+
+    groups = GroupsInFlight(Liveness(), nullcontext)
+    groups.begin_group("first", 0, waiting)
+    assert under_way.wait(timeout=10)
+    groups.give_up()
+    groups.begin_group("next", 0, quick)
+    assert groups.begun[0].future.result(timeout=10)[0] == "group"
 
 
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):

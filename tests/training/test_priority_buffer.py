@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from contextlib import nullcontext
 
 import pytest
 
@@ -11,7 +12,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.cases import each
-from tests.training.test_ahead import UPDATES, Noting, fit, made
+from tests.training.test_ahead import UPDATES, Noting, Stops, fit, made
 
 BOUND = 20
 NUM_ROLLOUTS = 8
@@ -148,6 +149,15 @@ def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync_and_
     _, recorder = run
     dropped = sum(values["train/dropped_rollouts"] for values in recorder.values[::UPDATES])
     assert sum(label == "train" for label, *_ in recorder.played) == NUM_ROLLOUTS + dropped
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError()])
+def test_a_run_that_ends_early_leaves_the_next_one_in_the_same_process_alone(error, tmp_path):
+    data = made(2, buffer=buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
+    with pytest.raises(ZeroDivisionError) if error else nullcontext():
+        fit(tmp_path, data, more=[Stops(error)], limits={"max_epochs": 1})
+    _, recorder = fit(tmp_path, data, limits={"max_epochs": 1})
+    assert len(recorder.versions) == NUM_ROLLOUTS * UPDATES - 1
 
 
 def test_it_is_refused_where_nothing_is_played_ahead_and_beside_a_source_that_learns():

@@ -6,7 +6,7 @@ others than those of the last sync is thrown away, and its server gets the right
 
 import secrets
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -33,7 +33,7 @@ from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_served, room_for, served_of, whole_sync
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranges import Count, NonNegative, Positive
-from cod_lightning.ranks import gathered, rank
+from cod_lightning.ranks import gathered, num_ranks, rank
 
 
 class VLLMServerEngine(Engine):
@@ -111,7 +111,7 @@ class VLLMServerEngine(Engine):
         """Ask the servers that run already who they are; see that others could be started."""
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
-            check_local(self.start, self.local)
+            check_local(self.start * max(self.num_ranks, num_ranks()), self.local)
             self.check_started(served)
         clients = [self._client(url, key) for url in self.urls]
         on_all(clients, lambda one: see_reachable(one, self.wait_s))
@@ -213,16 +213,25 @@ class VLLMServerEngine(Engine):
         if self.sleeps and not self.asleep:
             self._see_idle("servers sleep")
             self.asleep = True
-            on_all(
-                [server for server in self._mine() if server.up], lambda server: server.client.sleep(keep=self._adapted)
-            )
+            self._tell(lambda client: client.sleep(keep=self._adapted))
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
         """One part after the other; with the second they serve again."""
         if self.asleep:
-            on_all([server for server in self._mine() if server.up], lambda server: server.client.wake(part))
+            self._tell(lambda client: client.wake(part))
             gathered(part)
             self.asleep = part == "weights"
+
+    def _tell(self, ask: Callable[[ServerClient], None]) -> None:
+        """Ask those that are up; one that fails is lost, as at a sync."""
+
+        def one(server: Server) -> None:
+            try:
+                ask(server.client)
+            except EngineFailure as failure:
+                server.lose(str(failure))
+
+        on_all([server for server in self._mine() if server.up], one)
 
     @property
     def label(self) -> str:

@@ -148,7 +148,7 @@ class Fleet:
         while loop.time() < until:
             try:
                 await asyncio.to_thread(self._bring_back, server)
-            except EngineFailure as failure:
+            except (EngineFailure, OSError) as failure:  # the second where its process or its log cannot be opened
                 server.trouble = str(failure)
                 await asyncio.sleep(_PAUSE_S)
             else:

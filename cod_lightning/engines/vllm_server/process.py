@@ -20,7 +20,6 @@ from cod_lightning.engines.vllm_start import check_installed, engine_options
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.files import without_link
 from cod_lightning.ranges import Count, Positive, PositiveShare
-from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
 _SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"
@@ -204,9 +203,8 @@ class ServerProcess:
 
 
 def check_local(num: int, how: LocalServers) -> None:
-    """Raise `ConfigError` for what cannot be started here."""
-    wanted = num * num_ranks()
-    if how.devices and len(how.devices) != wanted:
-        expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
+    """Raise `ConfigError` for what cannot be started here; `num` servers, of all ranks."""
+    if how.devices and len(how.devices) != num:
+        expected = f"{num} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
     check_installed("VLLMServerEngine")

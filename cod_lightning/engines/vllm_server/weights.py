@@ -84,7 +84,7 @@ class WeightSupply:
                     server.process.start(self._start.current)
                     server.process.wait(server.client.healthy)
                 self._load(server)
-        except EngineFailure as failure:
+        except (EngineFailure, OSError) as failure:  # the second where its process or its log cannot be opened
             server.lose(str(failure))
         else:
             server.serve()

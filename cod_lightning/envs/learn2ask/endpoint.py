@@ -1,6 +1,5 @@
 """A language model behind an OpenAI-compatible chat endpoint as judge."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,9 +71,10 @@ class EndpointJudge(Judge):
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
         messages = messages_of(dialogue, question, missing)
-        asked = self.client.ask(messages, max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of)
         try:
-            return asyncio.run(asked)
+            return self.client.ask_in_thread(
+                messages, max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of
+            )
         except EndpointFailure as failure:
             raise EnvironmentFailure(f"the judge {self.client.model} gave no verdict: {failure}") from None
 

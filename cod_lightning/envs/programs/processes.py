@@ -119,7 +119,8 @@ class LineProcess:
         for stream in (self._in, self._out, self._errors):
             with contextlib.suppress(OSError):
                 stream.close()
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the system cannot end what waits for a disk or a driver
+            self._process.wait(_END_S)
         end_marked(self._mark)
 
     def _said(self, *, wait: bool = False) -> str:

@@ -88,7 +88,10 @@ class _Cell:
     blanked: dict[int, Outcomes] = field(default_factory=dict)
     warm_starts: dict[str, dict[int, Outcomes]] = field(default_factory=dict)
     """Condition (`warm_start`, `warm_start_t0.3`) -> seed -> outcomes."""
-    costs: list[dict[str, float]] = field(default_factory=list)
+    costs: dict[int, dict[str, float]] = field(default_factory=dict)
+    """Seed -> what its training took."""
+    again: dict[int, Path] = field(default_factory=dict)
+    """Seed that several folders have -> the one that counts."""
     missing: list[JobRecord] = field(default_factory=list)
 
     @property
@@ -163,6 +166,8 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     trained = read_packs(file, suite, ConditionKind.TRAINED)
     if trained is None:
         return False
+    if seed in cell.trained:
+        cell.again[seed] = folder
     cell.trained[seed] = trained
     for name in record["controls"] if record else ():
         outcomes = read_packs(file, suite, name)
@@ -172,7 +177,7 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
             cell.blanked[seed] = outcomes
         elif name.startswith("warm_start"):
             cell.warm_starts.setdefault(name, {})[seed] = outcomes
-    cell.costs.append(_cost_of(folder))
+    cell.costs[seed] = _cost_of(folder)
     return True
 
 
@@ -223,7 +228,7 @@ def _reference(cells: Sequence[_Cell], asked: str | None) -> _Cell:
 def _record(cell: _Cell, first: _Cell) -> CellRecord:
     minus = None if cell is first else _difference(cell.trained, first.trained)
     above = _difference(cell.trained, cell.best_start)
-    means = {name: sum(one[name] for one in cell.costs) / len(cell.costs) for name in COSTS}
+    means = {name: sum(one[name] for one in cell.costs.values()) / len(cell.costs) for name in COSTS}
     return CellRecord(
         label=cell.label,
         seeds=sorted(cell.trained),
@@ -299,7 +304,9 @@ def _notes(cells: Sequence[_Cell]) -> Iterator[str]:
         for record in cell.missing:
             reason = f": {record.error}" if record.error else ""
             yield f"{cell.label}, seed {record.seed}, is not finished, and not in the figures{reason}"
-    spent = [cost["sampled_tokens"] for cell in cells for cost in cell.costs]
+        for seed, folder in cell.again.items():
+            yield f"{cell.label}, seed {seed}, is in several folders; the figures are those of {folder}"
+    spent = [cost["sampled_tokens"] for cell in cells for cost in cell.costs.values()]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (
             f"Budgets are not equal: runs sampled {min(spent):,.0f} to {max(spent):,.0f} tokens. "

@@ -266,6 +266,40 @@ def test_a_server_that_is_gone_at_a_later_sync_is_left_out_with_a_warning(engine
     assert two[1].version == engine.label
 
 
+def test_a_server_that_is_gone_when_the_others_fall_asleep_or_wake_is_left_out_as_at_a_sync(two, model, tmp_path):
+    engine = engine_for(two, model, tmp_path, sleep=True)
+    for version, when in ((2, 0), (3, 1)):
+        steps = [engine.sleep, lambda: engine.wake("weights")]
+        steps.insert(when, two[1].die)
+        for step in steps:
+            step()
+        with pytest.warns(UserWarning, match=f"left out until the next sync: {two[1].url} cannot be reached"):
+            engine.update_weights(model.state_dict().items(), version)
+        engine.wake("kv_cache")
+        assert ask(engine, request())[0].policy_version == version
+        two[1].come_back()
+        engine.update_weights(model.state_dict().items(), version)
+    engine.close()
+
+
+def test_a_server_that_the_system_does_not_start_again_is_tried_now_and_then_and_the_cause_is_said(
+    two, model, tmp_path, monkeypatch
+):
+    engine, tries = engine_for(two, model, tmp_path, return_s=0.5), []
+
+    def refused(server):
+        tries.append(server.url)
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(engine._fleet, "_bring_back", refused)
+    for server in two:
+        server.die()
+    with pytest.raises(EngineRefused, match="Too many open files"):
+        ask(engine, request())
+    assert len(tries) < 50
+    engine.close()
+
+
 def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(model, tmp_path):
     server = FakeVLLM()
     engine = engine_for([server], model, tmp_path)

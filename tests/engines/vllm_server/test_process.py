@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cod_lightning.engines.base import Served
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.guard import KeyGuard
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.errors import ConfigError, EngineFailure
@@ -181,3 +183,15 @@ def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):
     monkeypatch.setattr("cod_lightning.engines.vllm_start.version", missing)
     with pytest.raises(ConfigError, match=r"data\.engine is VLLMServerEngine; expected vLLM in this environment"):
         check_local(1, LocalServers())
+
+
+def test_devices_are_counted_for_all_ranks_before_these_are_there(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("cod_lightning.engines.vllm_start.version", missing)
+    for devices, said in ((("2", "3"), "vLLM in this environment"), (("2",), "2 entries, one for each server")):
+        engine = VLLMServerEngine(local=LocalServers(devices=devices))
+        engine.num_ranks = 2
+        with pytest.raises(ConfigError, match=said):
+            engine.check(Served())

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -72,6 +74,12 @@ def test_a_bad_answer_is_asked_for_again_and_after_the_tries_the_world_fails(bad
         scored(judge)
     assert len(server.requests) == 3
     assert "k-secret" not in str(caught.value)
+
+
+def test_no_more_questions_of_all_lifecycles_are_in_flight_than_asked_for():
+    with judging(replace(said(GOOD), after_s=0.05), max_concurrent=2) as (judge, server), ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: scored(judge), range(8)))
+        assert server.most_in_flight == 2
 
 
 @each("status", [401, 404])

@@ -240,6 +240,16 @@ def test_a_job_that_is_not_finished_is_a_note_and_its_seed_is_missing(root: Path
     assert "credit=trajectory, seed 2, is not finished, and not in the figures: the loss is nan" in sweep["notes"]
 
 
+def test_a_run_that_several_folders_have_counts_once_and_is_a_note(root: Path, tmp_path_factory: Any) -> None:
+    other = tmp_path_factory.mktemp("other")
+    again = job(other, 2, 0.9, tokens=4000.0, credit="episode")
+    (sweep,) = compare([root, other])
+    first = sweep["cells"][0]
+    assert (first["seeds"], first["cost"]["sampled_tokens"]) == ([1, 2, 3], 2000.0)
+    said = f"credit=episode, seed 2, is in several folders; the figures are those of {again}"
+    assert sweep["notes"].count(said) == 1
+
+
 def test_of_several_comparisons_the_notes_name_those_that_survive_holm_s_correction(tmp_path: Path) -> None:
     rates = {"a": 0.3, "b": 0.31, "c": 0.7, "d": 0.32}
     for order, (choice, rate) in enumerate(rates.items()):
