@@ -127,9 +127,8 @@ class GroupsInFlight(RolloutAhead):
                     self._playing = False
                     return
             under_way |= {asyncio.create_task(_to_its_end(*one)) for one in begun}
-            with suppress(
-                asyncio.CancelledError
-            ):  # of all tasks, where they are given up; others may be begun after that
+            # all tasks are cancelled where they are given up; others may be begun after that
+            with suppress(asyncio.CancelledError):
                 under_way = (await asyncio.wait(under_way, timeout=_LOOK_S))[1]
 
 
