@@ -99,9 +99,7 @@ def stopped_everywhere(tmp_path_factory):
         last = said(folder).splitlines()[-1]
         if saved:
             assert checkpoint(folder)["global_step"] == saved
-            assert last.endswith(
-                f"after update {saved}. To go on: the same command with --ckpt_path {folder}/checkpoints/last.ckpt"
-            )
+            assert last.endswith(f"after update {saved}. To go on: the same command again")
         else:
             assert last == "Stopped by SIGTERM. To go on: the same command again."
     assert code == 130
