@@ -53,6 +53,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def readable(path: Path) -> Path:
+    """The path. Raises `OSError` where a folder, a pipe or a device is there, some of which would be read for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError("it is no file")
+    return path
+
+
 def without_link(path: Path) -> Path:
     """The path, for a file that is written bit by bit: a link that lay there is gone, and what it led to as it was."""
     if path.is_symlink():

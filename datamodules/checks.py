@@ -165,12 +165,12 @@ def check_prompts(
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system
         see_known(system, chat, context, "prepare()")
-        ids = chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, text))))
         if schemas:
             from cod_lightning.rollout.asked import first_ids  # what environments without tools do without
 
-            ids = first_ids(chat, system, text, schemas)
-        prompt = len(ids)
+            prompt = len(first_ids(chat, system, text, schemas))
+        else:
+            prompt = len(chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, text)))))
         if (needed := prompt + max_new_tokens) > window:
             expected = f"at least {needed}: {what} of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
             raise ConfigError("model.policy.window", window, expected, "Raise it, or lower data.max_new_tokens.")

@@ -13,6 +13,7 @@ from cod_lightning.contexts.base import (
     beside,
 )
 from cod_lightning.errors import ConfigError
+from cod_lightning.files import readable
 from cod_lightning.types import Episode
 
 
@@ -65,9 +66,7 @@ class StartedContext(WrappedContext):
 
     def _read(self, path: Path) -> Any:
         try:
-            if path.exists() and not path.is_file():
-                raise OSError("it is no file")  # a device would be read for ever
-            text = path.read_text(encoding="utf-8")
+            text = readable(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError("data.context.first", path, f"a file of text ({error})", "`evolve` writes one.") from None
         if path.suffix == ".json":

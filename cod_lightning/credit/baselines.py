@@ -52,7 +52,7 @@ class GroupMean(Baseline):
     """
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        total, count = _sums(returns)
+        total, count = sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1))
 
 
@@ -67,7 +67,7 @@ class LeaveOneOut(Baseline):
     """
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        total, count = _sums(returns)
+        total, count = sums(returns)
         return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
 
 
@@ -87,7 +87,7 @@ class AsymRE(Baseline):
     """Added to the mean, in units of reward; at most 0."""
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        total, count = _sums(returns)
+        total, count = sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
 
 
@@ -149,7 +149,7 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
     tensor([0.1000])
     """
     if mode == "group":
-        total, count = _sums(returns)
+        total, count = sums(returns)
         squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)
         return (squares / count.clamp_min(1)).sqrt().to(returns.values)
     chosen = advantages.values[advantages.valid]
@@ -162,7 +162,7 @@ def divided(values: Tensor, deviation: Tensor) -> Tensor:
     return torch.where(deviation > floor, values / deviation.clamp_min(floor), 0.0)
 
 
-def _sums(returns: PerEpisode) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:
+def sums(returns: PerEpisode) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:
     """Sum and number of valid returns over siblings, in float64: equal ones, however large, are their own mean exactly."""
     total = torch.where(returns.valid, returns.values, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
     return total, returns.valid.sum(dim=1, keepdim=True).to(total)

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided
+from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided, sums
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.errors import ConfigError
@@ -154,8 +154,8 @@ class Credited:
         """Mean return of what each own episode is compared with, itself included."""
         means = torch.zeros_like(self.returns.values)
         for entries, there, of in by_packs(self.table, self.returns):
-            total = torch.where(of.valid, of.values, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
-            mean = (total / of.valid.sum(dim=1, keepdim=True).clamp_min(1)).to(means)
+            total, count = sums(of)
+            mean = (total / count.clamp_min(1)).to(means)
             means[entries[there]] = mean.expand_as(of.values)[there]
         return means
 

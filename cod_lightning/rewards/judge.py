@@ -9,6 +9,7 @@ from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.clients.chat import ChatClient
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
 from cod_lightning.errors import ConfigError
+from cod_lightning.files import readable
 from cod_lightning.ranges import Count
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, Task
@@ -156,9 +157,7 @@ def score_of(answer: ChatAnswer) -> float:
 @cache
 def _rubric(path: str, where: str) -> str:
     try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise ValueError("it is no file")  # a device would be read for ever
-        raw = Path(path).read_bytes()
+        raw = readable(Path(path)).read_bytes()
         text = raw.decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         expected = f"a text file in UTF-8 ({type(error).__name__})"

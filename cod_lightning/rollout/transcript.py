@@ -19,7 +19,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import TextState
 from cod_lightning.errors import DataError
-from cod_lightning.files import without_link
+from cod_lightning.files import readable, without_link
 from cod_lightning.types import (
     Attempt,
     AttemptKind,
@@ -97,9 +97,7 @@ def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = 
 def read(path: Path) -> list[Group]:
     """All groups of the file. Raises `DataError` where it is missing or damaged."""
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no file")  # a device would be read for ever
-        with path.open(encoding="utf-8") as file:
+        with readable(path).open(encoding="utf-8") as file:
             return load(file, source=str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}). Name a file of lifecycles/*.jsonl.") from error
