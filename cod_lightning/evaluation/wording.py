@@ -15,9 +15,11 @@ def sentences(record: SuiteRecord) -> list[str]:
     found = [*_training_adds(record), _gain(record)]
     if (deviation := paired["blanked_max_deviation"]) is not None:
         place, gain, ci95 = "the trained policy's at position 0", record["cod_gain"], paired["gain_ci95"]
-        if gain is not None and ci95 is not None and _sign(ci95) == 1 and deviation > gain / 2:
+        blanked, first = record["controls"]["blanked_context"], record["positions"][0]["success"] or 0.0
+        rise = max(one["success"] or 0.0 for one in blanked) - first
+        if gain is not None and ci95 is not None and _sign(ci95) == 1 and rise > gain / 2:
             beside = "more than half of the gain: something other than the context helps, too"
-            found.append(f"With a blanked context success is up to {deviation:.3f} off {place}, {beside}.")
+            found.append(f"With a blanked context success is up to {rise:.3f} above {place}, {beside}.")
         else:
             found.append(f"With a blanked context success stays within {deviation:.3f} of {place}.")
     if (figures := record.get("figures")) is not None:
@@ -69,14 +71,14 @@ def _gain(record: SuiteRecord) -> str:
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
     memoryless = (record.get("figures") or {}).get("differences", {}).get("memoryless")
-    above = None if memoryless is None else memoryless["success"]
+    above, who = None if memoryless is None else memoryless["success"], record.get("policy", "the trained policy")
     if above is not None and (bounds := above["ci95"]) is not None and _sign(bounds) < 1:
+        is_not = "is below" if _sign(bounds) else "was not shown to be above"
         return (
-            f"The trained policy is no better than memoryless, mean over positions: {_figure(above)}; "
-            f"from position 0 to {last} its success changes by {with_interval(gain, ci95, '+.3f')}."
+            f"Success of {who} {is_not} that of memoryless, mean over positions: {_figure(above)}; "
+            f"from position 0 to {last} it changes by {with_interval(gain, ci95, '+.3f')}."
         )
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
-    who = record.get("policy", "the trained policy")
     return f"Success of {who} {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
 
 
