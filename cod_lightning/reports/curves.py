@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cod_lightning.reports.records import number
-from cod_lightning.reports.suites import read_evaluation
+from cod_lightning.reports.suites import read_evaluation, run_names
 
 _MOST_POINTS = 400
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
@@ -123,23 +123,23 @@ def read_checkpoint_curves(folder: Path) -> Panels:
 
     Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
     """
-    points: dict[str, dict[str, dict[int, float]]] = {}
+    points: dict[str, dict[tuple[Path, int], dict[int, float]]] = {}
     try:
         for at, suites in read_evaluation(folder)[1].items():
-            run, updates = Path(at).parts[-3:-2], re.search(r"update-(\d+)\.ckpt$", at)
+            run, updates = Path(at).parent.parent, re.search(r"update-(\d+)\.ckpt$", at)
             for name, record in suites.items() if updates else ():
                 for place, one in enumerate(record["positions"]):
-                    line = points.setdefault(str(name), {}).setdefault(f"position {place}, {'/'.join(run)}", {})
-                    line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
+                    if one["reward"] is not None:
+                        line = points.setdefault(str(name), {}).setdefault((run, place), {})
+                        line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}  # `read_suites` names the suite
-    runs = {label.partition(", ")[2] for lines in points.values() for label in lines}
+    runs = list(dict.fromkeys(run for lines in points.values() for run, _ in lines))
+    of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}
     return {
         f"{name}: reward over checkpoints": [
-            Series(
-                label if len(runs) > 1 else label.partition(",")[0], *map(list, zip(*sorted(line.items()), strict=True))
-            )
-            for label, line in lines.items()
+            Series(f"position {place}{of[run]}", *map(list, zip(*sorted(line.items()), strict=True)))
+            for (run, place), line in lines.items()
         ]
         for name, lines in points.items()
         if any(len(line) > 1 for line in lines.values())

@@ -10,7 +10,8 @@ from cod_lightning import __version__
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.records import Record, Shelf
-from cod_lightning.reports.run import RunFolder, read_run, run_names
+from cod_lightning.reports.run import RunFolder, read_run
+from cod_lightning.reports.suites import run_names
 from cod_lightning.types import StopReason
 
 MOST_READ = 48_000_000

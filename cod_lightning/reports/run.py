@@ -75,21 +75,6 @@ def _stale(folder: Path) -> list[str]:
     return [STALE.format("checkpoints/last.ckpt")]
 
 
-def run_names(folders: list[Path]) -> list[str]:
-    """The folders' own names; more of the path where two are alike.
-
-    >>> run_names([Path("/a/runs/smoke"), Path("/b/runs/smoke")]), run_names([Path("runs/smoke")])
-    (['a/runs/smoke', 'b/runs/smoke'], ['smoke'])
-    """
-    parts = [folder.resolve().parts for folder in folders]
-    deepest = max(map(len, parts))
-    for length in range(1, deepest + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{'/'.join(part[-1:])} ({index})" for index, part in enumerate(parts, start=1)]
-
-
 def _place(path: Path) -> tuple[bool, bool, str]:
     """What the trained policy did on held-out packs first, controls after the training itself."""
     is_trained, is_test = path.stem.endswith("_trained"), path.stem.startswith("test_")

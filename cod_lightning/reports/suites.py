@@ -39,6 +39,20 @@ def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     return suites, notes
 
 
+def run_names(folders: list[Path]) -> list[str]:
+    """The folders' own names; more of the path where two are alike.
+
+    >>> run_names([Path("/a/runs/smoke"), Path("/b/runs/smoke")]), run_names([Path("runs/smoke")])
+    (['a/runs/smoke', 'b/runs/smoke'], ['smoke'])
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{'/'.join(part[-1:])} ({index})" for index, part in enumerate(parts, start=1)]
+
+
 def _suite(record: Any) -> dict[str, Any]:
     try:
         findings = sentences(record)

@@ -7,11 +7,12 @@ from cod_lightning.reports.run import read_run
 from tests.reports.test_card import evaluation
 
 
-def evaluated(folder, *checkpoints):
-    """Of each checkpoint the suites `near` and `far`, whose rewards are unlike in every place."""
+def evaluated(folder, *checkpoints, lost=()):
+    """Of each checkpoint the suites `near` and `far`, whose rewards are unlike in every place, null where `lost` has it."""
 
     def suite(number, base):
-        return {"positions": [{"reward": base + number / 100 + place / 10} for place in range(2)]}
+        rewards = [base + number / 100 + place / 10 for place in range(2)]
+        return {"positions": [{"reward": None if (number, n) in lost else one} for n, one in enumerate(rewards)]}
 
     found = {
         at: {"near": suite(number, 0.5), "far": suite(number, 0.1)} for number, at in enumerate(checkpoints, start=1)
@@ -36,6 +37,21 @@ def test_of_several_runs_each_has_lines_of_its_own_and_a_single_checkpoint_makes
     (lines, _) = evaluated(tmp_path, *two).values()
     assert [line.label for line in lines] == [f"position {place}, {run}" for run in "ab" for place in range(2)]
     assert evaluated(tmp_path, two[0]) == {}
+
+
+def test_runs_whose_folders_have_one_name_have_lines_of_their_own(tmp_path):
+    two = [f"/{sweep}/run/checkpoints/update-{updates:08d}.ckpt" for sweep in "ab" for updates in (1, 2)]
+    lines = evaluated(tmp_path, *two)["far: reward over checkpoints"]
+    assert [line.label for line in lines] == [f"position {place}, {run}/run" for run in "ab" for place in range(2)]
+    assert [line.y[0] for line in lines] == [0.1 + number / 100 + place / 10 for number in (1, 3) for place in range(2)]
+
+
+def test_a_reward_that_is_missing_leaves_the_other_points(tmp_path):
+    kept = [f"/runs/lake/checkpoints/update-{updates:08d}.ckpt" for updates in (1, 2, 3)]
+    first, second = evaluated(tmp_path, *kept, lost=[(2, 0)])["far: reward over checkpoints"]
+    assert (first.x, second.x) == ([1, 3], [1, 2, 3])
+    (only,) = evaluated(tmp_path, *kept, lost=[(number, 0) for number in (1, 2, 3)])["far: reward over checkpoints"]
+    assert only.label == "position 1"
 
 
 def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
