@@ -127,7 +127,9 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> list[SweepRe
         fits = {folder: record for folder, record in jobs.items() if record.config == config}
         done = [folder for folder, record in fits.items() if record.finished]
         suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
-        records += [_sweep(config, suite, _cells(fits, suite), reference) for suite in suites]
+        found = {suite: _cells(fits, suite) for suite in suites}
+        played = {suite: cells for suite, cells in found.items() if any(cell.trained for cell in cells)}
+        records += [_sweep(config, suite, cells, reference) for suite, cells in played.items()]
     if not records:
         raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
     return records
@@ -187,7 +189,7 @@ def _cost_of(folder: Path) -> dict[str, float]:
     played = metrics.get("time/wait_s") or metrics.get("time/rollout_s", {})
     once = {tokens: played.get(step, math.nan) for step, tokens in reversed(sampled.items())}  # of a rollout's updates
     return {
-        "updates": len(sampled),
+        "updates": len(sampled) or math.nan,
         "sampled_tokens": max(sampled.values(), default=math.nan),
         "trained_tokens": max(trained.values(), default=math.nan),
         "train_s": sum(once.values()) + sum(metrics.get("time/train_s", {}).values()),
@@ -303,7 +305,8 @@ def _notes(cells: Sequence[_Cell]) -> Iterator[str]:
     for cell in cells:
         for record in cell.missing:
             reason = f": {record.error}" if record.error else ""
-            yield f"{cell.label}, seed {record.seed}, is not finished, and not in the figures{reason}"
+            what = "evaluated on this suite" if record.finished else "finished"
+            yield f"{cell.label}, seed {record.seed}, is not {what}, and not in the figures{reason}"
         for seed, folder in cell.again.items():
             yield f"{cell.label}, seed {seed}, is in several folders; the figures are those of {folder}"
     spent = [cost["sampled_tokens"] for cell in cells for cost in cell.costs.values()]

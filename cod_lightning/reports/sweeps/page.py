@@ -41,7 +41,8 @@ def summary(sweep: SweepRecord) -> tuple[list[str], list[list[str]]]:
 def _sweep(sweep: SweepRecord) -> Iterator[str]:
     seeds = sorted({seed for cell in sweep["cells"] for seed in cell["seeds"]})
     yield f"## {escaped(sweep['config'])}, suite {escaped(sweep['suite'])}"
-    about = f"{packs_of(sweep)} of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: "
+    sizes = " or ".join(map(str, sorted({len(cell["success"]["by_position"]) for cell in sweep["cells"]})))
+    about = f"{packs_of(sweep)} of {sizes}; seeds {', '.join(map(str, seeds))}; reference: "
     yield f"{about}{escaped(sweep['reference'])}."
     yield _outcomes(sweep)
     yield _differences(sweep)
@@ -50,18 +51,18 @@ def _sweep(sweep: SweepRecord) -> Iterator[str]:
 
 
 def _outcomes(sweep: SweepRecord) -> str:
+    most = max(len(cell["success"]["by_position"]) for cell in sweep["cells"])
     lines = [
         [
             escaped(cell["label"]),
             str(len(cell["seeds"])),
-            *_statistics(cell["success"]),
+            *_statistics(cell["success"], most),
             "-" if cell["blanked"] is None else _shown(cell["blanked"]),
         ]
         for cell in sweep["cells"]
     ]
-    lines += [[escaped(name), "", *_statistics(found), ""] for name, found in sweep["warm_start"].items()]
-    positions = [str(n) for n in range(sweep["pack_size"])]
-    return table(["cell", "seeds", *positions, "mean", "gain", "mean, blanked context"], lines)
+    lines += [[escaped(name), "", *_statistics(found, most), ""] for name, found in sweep["warm_start"].items()]
+    return table(["cell", "seeds", *map(str, range(most)), "mean", "gain", "mean, blanked context"], lines)
 
 
 def _differences(sweep: SweepRecord) -> str:
@@ -84,8 +85,9 @@ def _minus(cell: CellRecord, of: str, what: str) -> str:
     return "-" if cell[of] is None else _signed(cell[of][what])
 
 
-def _statistics(found: Statistics) -> list[str]:
-    return [*map(_shown, found["by_position"]), _shown(found["mean"]), _signed(found["gain"])]
+def _statistics(found: Statistics, num_positions: int) -> list[str]:
+    by_position = [*map(_shown, found["by_position"]), *[""] * num_positions][:num_positions]
+    return [*by_position, _shown(found["mean"]), _signed(found["gain"])]
 
 
 def _shown(figure: Figure) -> str:

@@ -221,6 +221,7 @@ def test_a_cost_that_no_run_can_have_is_left_open(root: Path, content: str | Non
             path.write_text(content)
     cost = only(root)["cells"][0]["cost"]
     assert (cost["sampled_tokens"], cost["trained_tokens"]) == (None, None)
+    assert cost["updates"] is None or content == "step,tokens/sampled\n0,1e308\n"
     assert "| - | - |" in page(compare([root]), "the command")
 
 
@@ -238,6 +239,36 @@ def test_a_job_that_is_not_finished_is_a_note_and_its_seed_is_missing(root: Path
     sweep = only(root)
     assert sweep["cells"][1]["seeds"] == [1, 3]
     assert "credit=trajectory, seed 2, is not finished, and not in the figures: the loss is nan" in sweep["notes"]
+
+
+def test_a_suite_that_a_run_did_not_play_is_no_comparison_and_a_missing_one_is_said(root: Path) -> None:
+    folder = next(root.glob("episode-2-*"))
+    known = json.loads((folder / "evaluation.json").read_text())["suites"]
+    more = {"suites": known | {"tested_later": known["held_out"]}}
+    (folder / "evaluation.json").write_text(json.dumps(more))
+    assert only(root)["suite"] == "held_out", "of checkpoints that were tested there are no rows of the run's own"
+    evaluated(folder, replace(CELL, name="tested_later"), outcomes(2, 0.3))
+    (folder / "evaluation.json").write_text(json.dumps(more))
+    first, second = compare([root])
+    assert (first["notes"], second["cells"][0]["seeds"]) == ([], [2])
+    assert "credit=trajectory, seed 2, is not evaluated on this suite, and not in the figures" in second["notes"]
+
+
+def test_cells_of_other_pack_sizes_keep_their_mean_under_its_head(root: Path) -> None:
+    for folder in root.glob("trajectory-*"):
+        (folder / "evaluation_packs.parquet").unlink()
+        evaluated(folder, CELL, {name: np.hstack([of, of]) for name, of in outcomes(1, 0.5).items()})
+    lines = page(compare([root]), "the command").splitlines()
+    head, short, long = (
+        next([cell.strip() for cell in line.split("|")] for line in lines if line.startswith(f"| {name} | "))
+        for name in ("cell", "credit=episode", "credit=trajectory")
+    )
+    assert len(head) == len(short) == len(long)
+    cells = {cell["label"]: cell["success"] for cell in only(root)["cells"]}
+    for label, line in (("credit=episode", short), ("credit=trajectory", long)):
+        assert line[head.index("mean")].startswith(f"{cells[label]['mean']['mean']:.3f}")
+    assert (short[head.index("3")], long[head.index("3")][:2]) == ("", "0.")
+    assert any(line.startswith(f"{PACKS} packs of 3 or 6; seeds") for line in lines)
 
 
 def test_a_run_that_several_folders_have_counts_once_and_is_a_note(root: Path, tmp_path_factory: Any) -> None:
