@@ -30,8 +30,8 @@ class WrongTokenizer(Cause):
     explains = ("format collapse", "truncated answers", "dead groups", "context ignored", "contexts independent")
 
     def seen(self, run: Evidence) -> Seen | None:
-        if drift := run.early("rollout/token_drift"):
-            return f"rollout/token_drift is {drift:g}: what was sampled is not what training reads", ()
+        if drift := max(run.metrics.get("rollout/token_drift", {}).values(), default=0.0):
+            return f"rollout/token_drift reaches {drift:g}: what was sampled is not what training reads", ()
         solves = episodes(run.first_groups, EpisodeKind.SOLVE)
         share, found = share_of(solves, lambda one: unread(one) or cut(one))
         nats = [-value for one in solves for turn in one.episode.turns for value in turn.behaviour_logprobs]
@@ -236,7 +236,9 @@ class EntropyGone(Cause):
     def seen(self, run: Evidence) -> Seen | None:
         late, first = run.late("train/entropy"), run.early("train/entropy")
         success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
-        if late is None or first is None or late >= self.nats or first < self.nats or (success or 0.0) >= self.solved:
+        if late is None or first is None or late >= self.nats or first < self.nats:
+            return None
+        if success is None or success >= self.solved:
             return None
         return f"train/entropy fell from {first:.2f} to {late:.4f} nats a token", solves
 
@@ -319,11 +321,10 @@ def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:
     """Success minus that with the context hidden, on the same packs, in the mean of the tasks after the first; the upper end of its
     95 % interval; and success with the context hidden."""
     try:
-        transfer = suite["figures"]["forward_transfer"]
-        hidden = fmean(of["success"] for of in suite["controls"]["blanked_context"][1:])
-        if transfer["control"] != "blanked_context":
-            return None
-        return transfer["success"]["mean"], transfer["success"]["ci95"][1], hidden
+        figures, hidden = suite["figures"], fmean(of["success"] for of in suite["controls"]["blanked_context"][1:])
+        transfer = figures["forward_transfer"]
+        cost = transfer["success"] if transfer["control"] == "blanked_context" else figures["training_adds"]["trained"]
+        return cost["mean"], cost["ci95"][1], hidden
     except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
 

@@ -147,10 +147,24 @@ def test_what_the_engine_lacks_is_the_adapter_where_one_is_trained():
         healthy(suites=suite(0.51, 0.5, half=0.2)),
         healthy(dependence=Dependence(0.2, 0.3, 24)),
         healthy(dependence=Dependence(0.0, 0.3, 8)),
+        replace(HAVE["entropy gone"], groups=[]),  # of whose success nothing is known
     ],
 )
 def test_nothing_is_named_below_a_threshold(below):
     assert [one.cause for one in causes_of(below) if one.cause != "format collapse"] == []
+
+
+def test_drift_is_named_whenever_it_came():
+    (found, *_) = causes_of(with_metrics(rollout__token_drift=column(*[0.0] * 5, 8.0, *[0.0] * 4)))
+    assert (found.cause, "token_drift reaches 8:" in found.seen) == ("wrong tokenizer", True)
+
+
+def test_an_ignored_context_is_named_where_the_transfer_is_over_no_context_too():
+    (of,) = suite(0.51, 0.5).values()
+    hidden, other = of["figures"]["forward_transfer"]["success"], {"mean": 0.3, "ci95": [0.2, 0.4]}
+    figures = {"forward_transfer": {"control": "no_context", "success": other}, "training_adds": {"trained": hidden}}
+    assert [one.cause for one in causes_of(healthy(suites={"a": of | {"figures": figures}}))] == ["context ignored"]
+    assert causes_of(healthy(suites={"a": of | {"figures": figures | {"training_adds": None}}})) == []
 
 
 def test_siblings_whose_attempts_differ_are_no_dead_group():
