@@ -9,6 +9,7 @@ read back as a plain dict.
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -88,10 +89,13 @@ def joined(lifecycles: Iterable[PlayedGroup]) -> Iterator[PlayedGroup]:
 
 
 def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = True) -> None:
-    """Put the groups at the end of the file, or in place of it."""
+    """Put the groups at the end of the file, behind a line that was torn, or in place of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with without_link(path).open("a" if append else "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for group in groups for line in dump(group, step=step))
+    with without_link(path).open("ab+" if append else "wb") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            file.write(b"" if file.read() == b"\n" else b"\n")
+        file.writelines(f"{line}\n".encode() for group in groups for line in dump(group, step=step))
 
 
 def read(path: Path) -> list[Group]:

@@ -141,6 +141,21 @@ def test_the_same_pack_at_two_steps_stays_two_groups() -> None:
     assert [[life.sibling for life in one.lifecycles] for one in load(torn)] == [[0], [1]]
 
 
+def test_what_is_written_behind_a_torn_line_stays_readable(tmp_path: Path) -> None:
+    file, early, late = tmp_path / "train.jsonl", group("a", [(True,), (False,)]), group("b", [(True,), (False,)])
+    write(file, [early])
+    file.write_bytes(file.read_bytes()[:-9])
+    write(file, [late])
+    write(file, [late], step=1)
+    whole, torn, *rest = file.read_text().splitlines()
+    assert (load([whole, *rest]), len(rest)) == (
+        [structs.replace(early, lifecycles=early.lifecycles[:1]), late, late],
+        4,
+    )
+    with pytest.raises(DataError, match="leaves a torn last line"):
+        load([torn])
+
+
 def test_a_line_is_one_lifecycle_that_a_person_can_read_by_the_names_of_the_fields(tmp_path: Path) -> None:
     write(tmp_path / "deep" / "train.jsonl", [group("p", [(True, False), (True, True)], context="left is up")], step=7)
     records = [json.loads(line) for line in (tmp_path / "deep" / "train.jsonl").read_text().splitlines()]
