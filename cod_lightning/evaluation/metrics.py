@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torchmetrics import Metric
 
+from cod_lightning.lifecycles.base import MOST_EPISODES
 from cod_lightning.types import Lifecycle
 
 
@@ -27,7 +28,7 @@ class PositionMetrics(Metric):
     """Contexts that parsed, updates; tasks solved of those that were asked again, those; lifecycles."""
     num_positions: Float[Tensor, ""]
 
-    def __init__(self, max_positions: int = 256) -> None:
+    def __init__(self, max_positions: int = MOST_EPISODES) -> None:
         super().__init__()
         self.max_positions = max_positions
         for name, shape, over_ranks in (
@@ -42,7 +43,7 @@ class PositionMetrics(Metric):
         longest = max((len(lifecycle.solves) for lifecycle in lifecycles), default=0)
         if longest > self.max_positions:
             raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
-        sums = [[0.0, 0.0, 0.0] for _ in range(self.max_positions)]
+        sums = [[0.0, 0.0, 0.0] for _ in range(longest)]
         for solve in (solve for life in lifecycles for solve in life.solves):
             if solve.reward is not None:
                 own = (solve.reward, float(bool(solve.success)), 1.0)
@@ -50,7 +51,7 @@ class PositionMetrics(Metric):
         parsed = [e.success for lifecycle in lifecycles for e in lifecycle.updates if e.success is not None]
         repeated = [e.success for life in lifecycles for e in life.solves if e.repeat and e.success is not None]
         totals = [sum(parsed), len(parsed), sum(repeated), len(repeated), len(lifecycles)]
-        self.solves += torch.tensor(sums, dtype=torch.float64, device=self.solves.device)
+        self.solves[:longest] += torch.tensor(sums, dtype=torch.float64, device=self.solves.device).reshape(-1, 3)
         self.totals += torch.tensor(totals, dtype=torch.float64, device=self.totals.device)
         self.num_positions = self.num_positions.clamp_min(longest)
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle
-from tests.records import lifecycle, update
+from tests.records import lifecycle, solve, update
 
 ALL = [lifecycle(f"p{i}", (i % 2 == 0, i % 3 > 0, i != 3)) for i in range(7)]
 
@@ -41,6 +41,12 @@ def test_logged_names_are_the_fixed_ones_and_never_nan() -> None:
     assert "success/position_1" not in scalars
     assert "cod_gain" not in scalars
     assert not any(math.isnan(value) for value in scalars.values())
+
+
+def test_a_pack_may_be_as_long_as_packs_may_be() -> None:
+    long = Lifecycle(pack_id="p", sibling=0, episodes=tuple(solve(n, n % 2 == 0) for n in range(10_000)))
+    found = counted([long, ALL[0]]).compute()
+    assert (found["num/position_0"], found["num/position_9999"], found["success/position_9998"]) == (2.0, 1.0, 1.0)
 
 
 def test_a_pack_longer_than_its_room_is_refused() -> None:
