@@ -234,6 +234,12 @@ def test_hours_come_from_the_speeds_that_are_given(checkpoints, capsys):
     assert conditions == pytest.approx(round(conditions), rel=0.02)
     seconds = 1000 * (256 * 500 / 1000 + 256 * 2000 / 4000) + 10 * 64 * 4 * 0.5 + 4000 * 0.5 * round(conditions)
     assert hours == pytest.approx(seconds / 3600, abs=0.06)
+    warm = ("--warm_start.num_updates", "5")
+    _, more = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], *speeds, *per_task, *warm)
+    again = int(re.findall(r"([\d,]+) min for suites", more)[0].replace(",", "")) * 60 / (500 * 8 * 0.5)
+    assert round(again) == round(conditions) + 5 + 1, (
+        "the warm start plays at five temperatures, at its best blanked, too"
+    )
 
 
 def test_without_speeds_the_plan_says_which_are_missing(checkpoints, capsys):
