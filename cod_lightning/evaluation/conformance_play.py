@@ -60,7 +60,8 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield Verdict("the oracle solves tasks", (found,))
     else:
         yield from _gained(world, rows, len(packs), leaks)
-    yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
+    if oracle:
+        yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
     if ConditionKind.RANDOM in lives:
         yield _signal(lives[ConditionKind.RANDOM])
 

@@ -11,7 +11,7 @@ import pytest
 
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext, default_mechanism
-from cod_lightning.envs.base import Vocabulary, beside
+from cod_lightning.envs.base import Players, Reference, Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.splits import split_of_text
@@ -236,6 +236,20 @@ def test_an_observation_that_shows_the_oracles_note_and_splits_that_share_what_i
     assert "which is what the oracle notes" in " ".join(found["without a context an agent cannot know what is hidden"])
     found = broken(Unsplit())["packs of different splits share no world"]
     assert "have the world_seed of a training pack" in str(found)
+
+
+def test_whether_what_is_hidden_shows_is_no_verdict_without_an_oracle_that_could_tell():
+    own = type(beside(Levers(), Players))
+
+    def reference(self, reference, pack):
+        if reference is not Reference.RANDOM:
+            raise NotImplementedError
+        return own.reference(self, reference, pack)
+
+    found = {one.rule: one for one in verdicts(levers(type("Guessing", (own,), {"reference": reference})))}
+    assert not any(one.broken for one in found.values())
+    assert "random play is legal" in found
+    assert "without a context an agent cannot know what is hidden" not in found
 
 
 class Wordy(HintContext):
