@@ -25,6 +25,8 @@ class Evaluation(Callback):
 
     def __init__(self, by_checkpoint: bool = False) -> None:
         self.played: list[PlayedCondition] = []
+        self._latest: set[str | None] = set()
+        """Checkpoints of what the pass under way has played."""
         self.by_checkpoint = by_checkpoint
         self.policy: str | None = None
         """Name of what is played where nothing was trained."""
@@ -50,14 +52,17 @@ class Evaluation(Callback):
     ) -> None:
         trained = batch.condition.kind in OF_TRAINED
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
+        self._latest.add(checkpoint)
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Everything played so far goes to the files, each in one replace."""
+        """What this pass played goes to the files, each in one replace, with what it is compared with."""
         from cod_lightning.evaluation.packs_file import write_packs
         from cod_lightning.evaluation.results import write_results
 
         if trainer.is_global_zero:
-            root = Path(trainer.default_root_dir)
-            write_results(root / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint)
-            write_packs(root / "evaluation_packs.parquet", self.played)
+            root, among = Path(trainer.default_root_dir), {None, *self._latest}
+            played = [one for one in self.played if None in self._latest or one.checkpoint in among]
+            write_results(root / "evaluation.json", played, by_checkpoint=self.by_checkpoint)
+            write_packs(root / "evaluation_packs.parquet", played)
+        self._latest = set()
