@@ -4,6 +4,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -57,6 +58,24 @@ def test_no_label_of_a_chart_is_cut_off(opened: Opened, tmp_path: Path) -> None:
     page = opened(folder)
     left = page.evaluate("Math.min(...[...document.querySelectorAll('.chart text')].map((one) => one.getBBox().x))")
     assert left >= 0
+
+
+@pytest.mark.parametrize(
+    "figures", [(0.50009, 0.50021, 0.50061), (20_010, 20_040, 20_080), (3e-7, 8e-7, 2e-6), (-0.4, 0.1, 0.3), (1, 2, 3)]
+)
+def test_labels_of_an_axis_differ_and_are_what_they_stand_at(opened: Opened, tmp_path: Path, figures: tuple) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    rows = "\n".join(f"{step},{figure!r}" for step, figure in enumerate(figures))
+    (folder / "metrics.csv").write_text(f"step,mine\n{rows}\n")
+    page = opened(folder)
+    labels = page.locator(".panels .chart svg[role=img] > text[text-anchor=end]")
+    shown = [
+        (float(one.text_content().replace("−", "-").replace("k", "e3")), float(one.get_attribute("y")))
+        for one in labels.all()
+    ]
+    assert len({value for value, _ in shown}) == len(shown) > 2
+    steps = [(a[0] - b[0]) / (a[1] - b[1]) for a, b in pairwise(shown)]
+    assert min(steps) == pytest.approx(max(steps), rel=0.01), "equal distances on the page are equal in numbers"
 
 
 def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path: Path) -> None:

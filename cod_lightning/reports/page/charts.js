@@ -81,9 +81,9 @@ function pictureOf(title, picture, lines, wide, high) {
 
 function axisNumber(value, span) {
   if (value === 0) return "0";
-  if (span < 0.001) return value.toExponential(1).replace(".0e", "e").replaceAll("-", "−");
-  if (Math.abs(value) >= 10000) return `${+(value / 1000).toFixed(1)}k`;
-  return String(+value.toFixed(span < 0.05 ? 4 : span < 4 ? 2 : 1)).replace("-", "−");
+  if (span < 0.001 && Math.abs(value) < 10 * span) return value.toExponential(1).replace(".0e", "e").replaceAll("-", "−");
+  const unit = Math.abs(value) < 10000 ? 1 : 1000, digits = Math.max(1, 2 - Math.floor(Math.log10(span / unit)));
+  return `${+(value / unit).toFixed(digits)}${unit > 1 ? "k" : ""}`.replace("-", "−");
 }
 
 function lineOf(line, px, py, shift) {
