@@ -1,11 +1,15 @@
 """The pages of results are what their scripts make of the committed numbers; nothing is measured here."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from cod_lightning.rollout import transcript
+from cod_lightning.types import Group
 from examples.studies import (
     across_worlds_page,
     apps_page,
@@ -17,6 +21,7 @@ from examples.studies import (
     generalisation,
     habit,
     memory_page,
+    note_worth,
     pretrained,
     quickstart,
     references,
@@ -30,6 +35,7 @@ from examples.studies import (
     uninformative,
 )
 from examples.studies.gpu import measure
+from tests.records import group
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"
@@ -79,3 +85,39 @@ def test_a_page_is_what_its_numbers_make(name):
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
     runs = json.loads((RESULTS / "training_pays.json").read_text())
     assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings(), runs)
+
+
+def test_a_run_that_was_cut_in_its_evaluation_is_not_finished(tmp_path: Path) -> None:
+    folder = signals.folder_of(tmp_path, "an arm", 2)
+    folder.mkdir()
+    (folder / "evaluation.json").write_text("{}")  # there before the warm start has played
+    assert list(signals.finished(tmp_path, "an arm")) == []
+    (folder / "report.html").write_text("")
+    assert list(signals.finished(tmp_path, "an arm")) == [("2", folder)]
+
+
+def test_of_recorded_lifecycles_what_failed_is_missing_and_what_a_stopped_run_played_twice_counts_once(
+    tmp_path: Path,
+) -> None:
+    def played(siblings: list[list[bool | None]], note: str) -> Group:
+        made = group("p", siblings, context=note)
+        spec = {"labels": {"names": ["A", "B"]}, "goal": "red"}
+        tasks = tuple(replace(task, spec=spec) for task in made.pack.tasks)
+        noted = [structs.replace(life.episodes[0], feedback="A gives red") for life in made.lifecycles]
+        lives = [
+            structs.replace(life, episodes=(first, *life.episodes[1:]))
+            for life, first in zip(made.lifecycles, noted, strict=True)
+        ]
+        return Group(pack=replace(made.pack, tasks=tasks), lifecycles=tuple(lives))
+
+    file = tmp_path / "train.jsonl"
+    last = played([[True, True, True], [False, True, None], [False, None, None]], "A gives red")
+    for one in (played([[True, False, True]] * 3, ""), last):
+        transcript.write(file, [one], step=4)
+    (counts,) = note_worth.counted(file).values()
+    assert (counts.seen, counts.noted) == (6, 6)
+    assert [[0.0, 0.0]] * 2 == [list(one) for one in counts.products], "all siblings noted alike"
+    assert len(counts.products) == 2
+    assert pretrained.by_pack(file)["p"] == [1.0, 1.0, 1.0]
+    transcript.write(file, [played([[False, None, None]] * 2, "")], append=False)
+    assert str(pretrained.by_pack(file)["p"]) == "[0.0, nan, nan]"

@@ -301,17 +301,17 @@ def main() -> None:
     seeds, credit = found.setdefault("seeds", {}), found.setdefault("credit", {})
     for seed in options.seeds:
         run = options.runs / f"tw{seed}"
-        if not options.page_only and not (run / "evaluation.json").exists():
+        if not options.page_only and not (run / "report.html").exists():
             fit(seed, run)
-        if (run / "evaluation.json").exists():
+        if (run / "report.html").exists():
             seeds[str(seed)] = measured(run)
             print(seed, seeds[str(seed)]["success"]["trained"], flush=True)
     for seed in options.credit_seeds:
         for scope in SCOPES:
             run = options.runs / f"{scope}{seed}"
-            if not options.page_only and not (run / "evaluation.json").exists():
+            if not options.page_only and not (run / "report.html").exists():
                 credit_fit(scope, seed, run)
-            if (run / "evaluation.json").exists():
+            if (run / "report.html").exists():
                 credit.setdefault(str(seed), {})[scope] = credit_measured(run)
                 print(scope, seed, credit[str(seed)][scope]["success"]["trained"], flush=True)
     if not options.page_only:

@@ -59,8 +59,9 @@ def look(pack: Pack, lives: list[Lifecycle], by_version: dict[int, Counts]) -> N
             elif episode.kind is EpisodeKind.UPDATE:
                 right = sum(colour_of(lever, episode.context_after) == colour for lever, colour in facts.items())
                 counts.seen, counts.noted = counts.seen + len(facts), counts.noted + right
-                later = [one.reward or 0.0 for one in life.episodes[at + 1 :] if one.kind is EpisodeKind.SOLVE]
-                notes[version, episode.position].append((right, float(np.mean(later))))
+                solves = [one for one in life.episodes[at + 1 :] if one.kind is EpisodeKind.SOLVE]
+                if later := [one.reward for one in solves if one.reward is not None]:
+                    notes[version, episode.position].append((right, float(np.mean(later))))
     for (version, _), pairs in notes.items():
         x, y = (np.array(values) - np.mean(values) for values in zip(*pairs, strict=True))
         by_version[version].products.append((float(x @ y), float(x @ x)))
@@ -76,14 +77,14 @@ def worth(products: list[tuple[float, float]]) -> str:
 
 def counted(file: Path) -> dict[int, Counts]:
     """Of a file of lifecycles, by policy version."""
-    groups: dict[tuple[int, str], tuple[Pack, list[Lifecycle]]] = {}
+    groups: dict[tuple[int, str], tuple[Pack, dict[int, Lifecycle]]] = {}
     for number, line in enumerate(file.read_text().splitlines(), start=1):
         played = load_line(line, f"{file}, line {number}")
-        pack, lives = groups.setdefault((played.step, played.group.pack.id), (played.group.pack, []))
-        lives += played.group.lifecycles
+        _, lives = groups.setdefault((played.step, played.group.pack.id), (played.group.pack, {}))
+        lives |= {life.sibling: life for life in played.group.lifecycles}  # the last of what a stopped run played twice
     by_version: dict[int, Counts] = defaultdict(Counts)
     for pack, lives in groups.values():
-        look(pack, lives, by_version)
+        look(pack, list(lives.values()), by_version)
     return dict(sorted(by_version.items()))
 
 

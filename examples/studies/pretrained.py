@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from cod_lightning.evaluation.intervals import bootstrap
+from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.markdown import table
 from cod_lightning.rollout import transcript
 from examples.studies.note_worth import counted, worth
@@ -141,7 +142,7 @@ def figures(run: Path) -> dict[str, Any]:
         for policy in STARTS.keys() & recorded.keys():
             other = by_pack(recorded[policy])
             both = sorted(trained.keys() & other.keys())
-            of["success"][policy] = np.mean([other[pack] for pack in both], axis=0).tolist()
+            of["success"][policy] = position_means(np.array([other[pack] for pack in both])).tolist()
             apart = np.array([np.subtract(trained[pack], other[pack]) for pack in both])
             (less,) = bootstrap(apart, np.full((1, apart.shape[1]), 1 / apart.shape[1]))
             of["less"][policy] = [less.mean, less.low, less.high, len(both)]
@@ -161,7 +162,7 @@ def of_rollouts(run: Path) -> dict[str, Any]:
 def by_pack(file: Path) -> dict[str, list[float]]:
     """Success by position of each recorded pack."""
     groups = transcript.read(file)
-    return {group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves] for group in groups}
+    return {group.pack.id: Outcomes.of(group.lifecycles[:1]).success[0].tolist() for group in groups}
 
 
 def draw(found: dict[str, Any], file: Path) -> None:

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.markdown import table
-from examples.studies.signals import RESULTS, command, ends, finished, first_to_late, folder_of, interval
+from examples.studies.signals import LAST, RESULTS, command, ends, finished, first_to_late, folder_of, interval
 
 SUITE = {"name": "held_out", "num_packs": 512, "controls": ["blanked_context"], "warm_start_temperatures": [0.3, 1.0]}
 BASE = (
@@ -139,7 +139,7 @@ def main() -> None:
     root = options.runs.resolve()
     for seed in () if options.page_only else options.seeds:
         for arm in options.arms:
-            if not (folder := folder_of(root, arm, seed)).joinpath("evaluation.json").exists():
+            if not (folder := folder_of(root, arm, seed)).joinpath(LAST).exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 place = ["--trainer.default_root_dir", str(folder), "--seed_everything", str(seed)]
                 command(root, "fit", *BASE, *ARMS[arm], "--ckpt_path", "auto", *place)

@@ -33,6 +33,8 @@ from cod_lightning.reports.curves import read_metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
+LAST = "report.html"
+"""What a run writes last; its evaluation.json is there before its warm start is played."""
 BASE = "uniform"
 LATER = "uniform, by later code"
 JUDGES = "Judges in place of the reward"
@@ -154,7 +156,7 @@ def folder_of(root: Path, arm: str, seed: int) -> Path:
 def train(root: Path, name: str, seed: int, *arguments: str, budget: int = BUDGET) -> None:
     """`fit` with these arguments where it is not finished."""
     folder = folder_of(root, name, seed)
-    if (folder / "evaluation.json").exists():
+    if (folder / LAST).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
     bounds = ["--sampled_token_budget", str(budget), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
@@ -176,7 +178,7 @@ def command(root: Path, *arguments: str) -> None:
 def finished(root: Path, arm: str) -> Iterator[tuple[str, Path]]:
     """Seeds and folders of an arm's finished runs."""
     for seed in range(1, 100):
-        if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
+        if ((folder := folder_of(root, arm, seed)) / LAST).exists():
             yield str(seed), folder
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
-from examples.studies.signals import RESULTS, command, ends, finished, first_to_late, folder_of, interval
+from examples.studies.signals import LAST, RESULTS, command, ends, finished, first_to_late, folder_of, interval
 
 LENGTHS = (75, 600)
 """Updates of the warm starts; `smoke` has 600."""
@@ -270,7 +270,7 @@ def main() -> None:
     options = parser.parse_args()
     root = options.runs.resolve()
     for seed, num in () if options.page_only else product(options.seeds, options.updates):
-        if not (folder := folder_of(root, f"levers, {num} updates", seed)).joinpath("evaluation.json").exists():
+        if not (folder := folder_of(root, f"levers, {num} updates", seed)).joinpath(LAST).exists():
             folder.mkdir(parents=True, exist_ok=True)
             place = ["--trainer.default_root_dir", str(folder), "--seed_everything", str(seed), "--ckpt_path", "auto"]
             sizes = ["--warm_start.num_updates", str(num), "--data.suites", json.dumps(SUITES)]
