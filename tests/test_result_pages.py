@@ -116,7 +116,7 @@ def test_of_recorded_lifecycles_what_failed_is_missing_and_what_a_stopped_run_pl
         transcript.write(file, [one], step=4)
     (counts,) = note_worth.counted(file).values()
     assert (counts.seen, counts.noted) == (6, 6)
-    assert [[0.0, 0.0]] * 2 == [list(one) for one in counts.products], "all siblings noted alike"
+    assert [list(one) for one in counts.products] == [[0.0, 0.0]] * 2, "all siblings noted alike"
     assert len(counts.products) == 2
     assert pretrained.by_pack(file)["p"] == [1.0, 1.0, 1.0]
     transcript.write(file, [played([[False, None, None]] * 2, "")], append=False)

@@ -201,7 +201,7 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
     counts = {
         "all": len(found),
         "others": "; ".join(others),
-        "above_hot": sum(mean(one.trained) > mean(one.hot) for one in ordered),
+        "above_hot": sum(seed_estimate(np.subtract(one.trained, one.hot)).low > 0 for one in ordered),
         "sharper": SHARPER,
         "holm": "; ".join(holm(p_values)) or "none",
         **{
