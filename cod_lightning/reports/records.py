@@ -24,8 +24,6 @@ _LOWEST = -650.0
 MOST_ENTRIES = 200
 """Histories of entries of a lifecycle that the page shows."""
 _TEXTS = ("context_before", "context_after", "feedback", "error")
-_WITHOUT_CHANGES = (EpisodeKind.SOLVE, EpisodeKind.WRITE)
-"""Kinds of episodes that do not rewrite the context."""
 Record = dict[str, Any]
 
 
@@ -91,7 +89,6 @@ class Shelf:
         return {"strings": self.strings, "packs": packs, "lifecycles": self.lifecycles}
 
     def _episodes(self, episodes: Sequence[Episode], pack: Record) -> Iterator[Record]:
-        context = None
         for episode in episodes:
             record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success")}
             record |= {name: self._text(getattr(episode, name)) for name in _TEXTS}
@@ -105,10 +102,8 @@ class Shelf:
             lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
             if lake is not None and episode.kind is EpisodeKind.SOLVE:
                 record["path"] = path_of(lake, [turn.response for turn in episode.turns])
-            if episode.kind in _WITHOUT_CHANGES:
-                context = episode.context_after
-            else:
-                changes = entry_changes(episode.context_before if context is None else context, episode.context_after)
+            if episode.kind is EpisodeKind.UPDATE:
+                changes = entry_changes(episode.context_before, episode.context_after)
                 record["changes"] = [[one.kind, self._text(one.before), self._text(one.after)] for one in changes]
             yield record
 

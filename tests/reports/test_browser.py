@@ -161,13 +161,13 @@ def test_a_text_is_shown_with_its_words_whether_it_is_what_was_asked_for_and_its
 
 def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Opened, tmp_path: Path) -> None:
     hostile = "</text><script>alert(1)</script> & \x00\x1b[0m \u202e \uffff " + "long " * 300
-    page = opened(write_run(tmp_path / "run", [group("a <b>&", [[True, None, False]], context=hostile)]))
+    page = opened(write_run(tmp_path / "run", [group("a <b>& \uffff", [[True, None, False]], context=hostile)]))
     with page.expect_download() as download:
         page.locator(".details header a").nth(1).click()
     assert download.value.suggested_filename == "a_b_sibling_0_step_4.svg"
     picture = ElementTree.parse(download.value.path()).getroot()
     texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a <b>&", "✓ task 0: solved", "· task 1: no reward", "✗ task 2: not solved", "(empty)"} <= set(texts)
+    assert {"a <b>& \ufffd", "✓ task 0: solved", "· task 1: no reward", "✗ task 2: not solved", "(empty)"} <= set(texts)
     assert any("</text><script>" in text for text in texts)
     assert any(re.fullmatch(r"… \d+ lines more", text) for text in texts)
     assert not any(RAW.search(text) for text in texts)
@@ -375,7 +375,15 @@ def test_a_lake_is_drawn_with_the_way_that_was_walked(opened: Opened, tmp_path: 
 
 @pytest.mark.parametrize(
     "text",
-    ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "&lt;b&gt; \u2028", f"🙂 é ␛ {ENCODABLE}"],
+    [
+        *(
+            "<script>alert(1)</script>",
+            "</script><img src=x onerror=alert(1)>",
+            "&lt;b&gt; \u2028",
+            f"🙂 é ␛ {ENCODABLE}",
+        ),
+        "what a model reads alone: \u115f\u2063\u206a\u3164\ue000\uffa0\ufff9\U000e0041\U000f0000\U0010ffff",
+    ],
 )
 def test_hostile_text_stays_text(opened: Opened, tmp_path: Path, text: str) -> None:
     page = opened(write_run(tmp_path / "<b>run", [saying(GROUPS[0], text)]))

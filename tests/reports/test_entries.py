@@ -15,7 +15,7 @@ from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, Split
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.records import group, solve, update
 from tests.reports.made_runs import write_run
@@ -57,6 +57,18 @@ def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> No
     (update,) = (episode for episode in lives["lifecycles"][0]["episodes"] if episode["kind"] == "update")
     texts = [(kind, lives["strings"][before], lives["strings"][after]) for kind, before, after in update["changes"]]
     assert texts == [("added", "", "left is up"), ("added", "", "down is far")]
+
+
+def test_an_update_that_was_skipped_or_wrote_from_another_context_changed_what_it_began_with(tmp_path: Path) -> None:
+    skipped = Episode(kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.SKIPPED)
+    other = structs.replace(update(1, context="a 1\nb 2"), context_before="a 1")
+    episodes = (solve(0, True, "left is up"), skipped, solve(1, True, "left is up"), other)
+    made = group("a", [[True, True]])
+    life = structs.replace(made.lifecycles[0], episodes=episodes)
+    _, lives = report_data(read_runs([write_run(tmp_path, [structs.replace(made, lifecycles=(life,))])]))
+    changes = [one.get("changes") for one in lives["lifecycles"][0]["episodes"]]
+    kinds = [None if of is None else [kind for kind, *_ in of] for of in changes]
+    assert kinds == [None, [], None, ["kept", "added"]]
 
 
 @pytest.mark.slow

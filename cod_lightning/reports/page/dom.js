@@ -1,12 +1,13 @@
 // Elements made of texts: data become text nodes and attributes, never markup.
 
-// Line ends as newlines, other controls as pictures, marks that change the direction of writing as U+FFFD: as in a terminal.
+// Line ends as newlines, other controls as pictures, what is unseen or no character as U+FFFD: as `visible` of markdown.py has it.
 const printed = (text) =>
   text
     .replace(/\r\n?|[\x85\u2028\u2029]/g, "\n")
     .replace(/[\x00-\x08\x0b-\x1f]/g, (found) => String.fromCharCode(0x2400 + found.charCodeAt(0)))
     .replace(/\x7f/g, "␡")
-    .replace(/[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu, "\ufffd");
+    .replace(/[\x80-\x9f\u061c\u115f\u1160\u180e\u200e\u200f\u202a-\u202e\u2061-\u2064\u2066-\u206f\u3164\ud800-\udfff\ue000-\uf8ff]/gu, "\ufffd")
+    .replace(/[\uffa0\ufff9-\ufffb\ufffe\uffff\u{e0000}-\u{e0fff}\u{f0000}-\u{10ffff}]/gu, "\ufffd");
 
 const SVG = "http://www.w3.org/2000/svg";
 

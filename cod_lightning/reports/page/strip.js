@@ -3,7 +3,7 @@
 const STRIP = { column: 248, letters: 30, line: 16, most: 14, curve: 64 };
 
 function wrapped(text, letters, most) {
-  const lines = printed(text || "(empty)").replace(/[\ufffe\uffff]/g, "\ufffd").split("\n").flatMap((line) => {
+  const lines = printed(text || "(empty)").split("\n").flatMap((line) => {
     const pieces = [];
     let rest = [...line];
     while (rest.length > letters) {
