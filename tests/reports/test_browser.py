@@ -232,11 +232,9 @@ def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_a
 
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
     solve, update, later = GROUPS[0].lifecycles[0].episodes
-    episodes = (
-        structs.replace(solve, context_after="1=? 2=up it was so"),
-        structs.replace(update, context_after="1=up 2=down now all new so"),
-        later,
-    )
+    was, now = "1=? 2=up it was so", "1=up 2=down now all new so"
+    changed = structs.replace(update, context_before=was, context_after=now)
+    episodes = (structs.replace(solve, context_after=was), changed, later)
     life = structs.replace(GROUPS[0].lifecycles[0], episodes=episodes)
     page = opened(write_run(tmp_path / "run", [structs.replace(GROUPS[0], lifecycles=(life,))]))
     page.locator(".episode").nth(1).click()
