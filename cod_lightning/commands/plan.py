@@ -42,7 +42,7 @@ def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None) -> str:
     One after the other: sample, train. With rollouts ahead sampling and training overlap, and the longer one counts.
     """
     updates = data.updates_per_rollout * data.passes_per_rollout
-    per_epoch = len(data.stream) // data.updates_per_rollout
+    per_epoch = len(data.stream) // updates
     epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs
     steps = math.inf if trainer.max_steps in (None, -1) else trainer.max_steps / updates
     if math.isinf(least := min(epochs * per_epoch, steps)):

@@ -243,5 +243,6 @@ def test_hours_come_from_the_speeds_that_are_given(checkpoints, capsys):
 
 
 def test_without_speeds_the_plan_says_which_are_missing(checkpoints, capsys):
-    _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"])
-    assert "1,000 rollouts of 256 tasks; for hours give --pace.KEY" in said
+    for passes in ("1", "2"):
+        _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], "--data.passes_per_rollout", passes)
+        assert "1,000 rollouts of 256 tasks; for hours give --pace.KEY" in said
