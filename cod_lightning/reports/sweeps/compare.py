@@ -292,7 +292,8 @@ def _figure(estimate: Estimate) -> Figure:
 def _corrected(cells: Sequence[_Cell], first: _Cell) -> Iterator[str]:
     """Which differences from the reference are left once all of them are asked for at once."""
     tables = {cell.label: _difference(cell.trained, first.trained) for cell in cells if cell is not first}
-    p_values = {name: table.mean.p_value for name, table in tables.items() if table is not None}
+    means = {name: table.mean for name, table in tables.items() if table is not None}
+    p_values = {name: 1.0 if math.isnan(one.p_value) else one.p_value for name, one in means.items()}
     if len(p_values) > 1:
         left = "; ".join(holm(p_values)) or "none"
         yield (

@@ -298,6 +298,20 @@ def test_of_several_comparisons_the_notes_name_those_that_survive_holm_s_correct
     assert not any("Holm" in note for note in single["notes"]), "a single comparison needs no correction"
 
 
+def test_a_cell_that_differs_nowhere_is_one_of_the_comparisons_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, float]] = []
+    monkeypatch.setattr("cod_lightning.reports.sweeps.compare.holm", lambda found: asked.append(found) or [])
+    for order, (choice, rate) in enumerate({"a": 0.3, "same": 0.3, "b": 0.5}.items()):
+        for seed in (1, 2, 3):
+            job(tmp_path, seed, rate, order=order, method=choice)
+    compare([tmp_path])
+    ((same, other),) = (of.values() for of in asked)
+    assert same == 1.0
+    assert 0 < other < 0.05
+
+
 def test_a_cell_is_one_config_however_its_seeds_were_typed_and_two_of_one_name_are_refused(root: Path) -> None:
     folder = next(root.glob("episode-3-*"))
     record = read_jobs(root)[folder]
