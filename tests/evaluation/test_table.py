@@ -172,6 +172,13 @@ def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Res
     assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
 
 
+def test_that_references_were_played_on_fewer_packs_is_said(results: Results) -> None:
+    record: Any = results["suites"]["heldout"]
+    assert "References were played" not in rendered({"suites": {"a": record}}, 100)
+    said = f"References were played on {NUM_PACKS} of the packs."
+    assert said in rendered({"suites": {"a": record | {"packs": 2048}}}, 100)
+
+
 def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:
     record = results["suites"]["heldout"].copy()
     record["positions"] = [{**position, "malformed": 0.25} for position in record["positions"]]
