@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.rollout import transcript
-from cod_lightning.types import Group
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Split
 from examples.studies import (
     across_worlds_page,
     apps_page,
@@ -34,8 +38,8 @@ from examples.studies import (
     training_pays,
     uninformative,
 )
-from examples.studies.gpu import measure
-from tests.records import group
+from examples.studies.gpu import language_model, measure
+from tests.records import group, solve
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"
@@ -121,3 +125,19 @@ def test_of_recorded_lifecycles_what_failed_is_missing_and_what_a_stopped_run_pl
     assert pretrained.by_pack(file)["p"] == [1.0, 1.0, 1.0]
     transcript.write(file, [played([[False, None, None]] * 2, "")], append=False)
     assert str(pretrained.by_pack(file)["p"]) == "[0.0, nan, nan]"
+
+
+def test_an_update_that_was_not_played_notes_nothing_and_leaves_nothing_out(tmp_path: Path) -> None:
+    world, file = Levers(), tmp_path / "test_a_trained.jsonl"
+    own = world.sample_pack(split=Split.TEST, index=0, num_tasks=3)
+    (life,) = play_reference(world, [own], ConditionKind.SCRIPTED, HintContext())
+    skipped = Episode(kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.SKIPPED)
+    without = [one if one.kind is EpisodeKind.SOLVE else skipped for one in life.episodes]
+    transcript.write(file, [Group(pack=own, lifecycles=(life,))])
+    assert language_model._notes(file)["seen facts noted"] == 1.0
+    assert safety.curves([own], [life])["success"] == [float(bool(one.success)) for one in life.solves]
+    failed = structs.replace(solve(0, None), state_before=None, state_after=None)
+    of = structs.replace(life, episodes=(failed, *without[1:]))
+    transcript.write(file, [Group(pack=own, lifecycles=(of,))], append=False)
+    assert "seen facts noted" not in language_model._notes(file)
+    assert safety.curves([own], [of])["success"][0] is None

@@ -136,7 +136,7 @@ def code_model(run: Path) -> dict[str, Any]:
             kinds: dict[str, list[bool]] = {}
             packs = list[list[bool]]()
             for group in transcript.read(run / "lifecycles" / f"test_{name}_{policy}.jsonl"):
-                for life in group.lifecycles:
+                for life in (one for one in group.lifecycles if not one.failed):
                     packs.append([bool(one.success) for one in life.solves])
                     for one in life.solves:
                         spec: Any = group.pack.tasks[one.position].spec

@@ -52,7 +52,7 @@ def curves(found: dict[str, Any], suite: str) -> Curves:
     for row in found["parts"]["cod"]["rows"]:
         if row.get("suite") == suite and row["policy"] in POLICIES and row["run"].startswith("seed"):
             success = [float(one) for one in row["success by position"].split()]
-            made.setdefault(row["run"], {})[row["policy"]] = {"success": success, "noted": row["seen facts noted"]}
+            made.setdefault(row["run"], {})[row["policy"]] = {"success": success, "noted": row.get("seen facts noted")}
     return made
 
 

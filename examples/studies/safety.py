@@ -230,6 +230,8 @@ def curves(packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> dict[str, list[
 
     for pack, life in zip(packs, lives, strict=True):
         for episode, task in zip(life.solves, pack.tasks, strict=True):
+            if episode.reward is None:
+                continue
             spec: Any = task.spec
             note("success", episode.position, bool(episode.success))
             if hasattr(spec, "forbidden"):

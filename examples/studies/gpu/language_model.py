@@ -184,7 +184,7 @@ def _notes(lifecycles: Path) -> dict[str, float]:
                 ]
                 if episode["turns"] and codes and truth[codes[0]] == goal:
                     pulled.append(labels.code_of(episode["turns"][0]["response"])[0] == codes[0])
-            else:
+            elif episode["reward"] is not None:
                 noted = words.facts.parse(episode["context_after"])
                 kept += [noted.get(code) == colour for code, colour in seen.items()]
                 stated_rightly += [truth[code] == colour for code, colour in noted.items()]
