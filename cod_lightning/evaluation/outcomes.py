@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from cod_lightning.errors import DataError
 from cod_lightning.types import AttemptKind, EpisodeStatus, Lifecycle
 
 
@@ -35,10 +36,14 @@ class Outcomes:
 
     @classmethod
     def of(cls, lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> "Outcomes":
-        """The outcomes of these lifecycles, which go through packs of one size; `rules` say what each one's pack hides."""
+        """The outcomes of these lifecycles; `rules` say what each one's pack hides.
+
+        Raises `DataError` where they solve different numbers of tasks, which have no positions in common.
+        """
         assert lifecycles, "no lifecycles, no outcomes"
-        lengths = {len(lifecycle.solves) for lifecycle in lifecycles}
-        assert len(lengths) == 1, f"packs of different sizes in one set of outcomes: {sorted(lengths)}"
+        if len(lengths := {len(lifecycle.solves) for lifecycle in lifecycles}) > 1:
+            found = f"lifecycles of {min(lengths)} to {max(lengths)} tasks cannot be evaluated by position"
+            raise DataError(f"{found}. Give the program a `held_out` that plays as many tasks whatever comes of them.")
         rewards = np.array([[solve.reward for solve in life.solves] for life in lifecycles], dtype=float)
         success = np.array([[solve.success for solve in life.solves] for life in lifecycles], dtype=float)
         wrong = [[solve.status is EpisodeStatus.MALFORMED for solve in life.solves] for life in lifecycles]

@@ -94,7 +94,7 @@ def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, floa
     points, skipped = dict[str, dict[int, float]](), 0
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.DictReader(line.replace("\0", "") for line in file):
+            for row in csv.DictReader(line.replace("\0", "") for line in file if line.endswith("\n")):
                 if (step := _float(row.get("step"))) is None:
                     skipped += 1
                     continue

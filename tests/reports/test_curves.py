@@ -21,6 +21,8 @@ def test_the_later_row_of_a_step_counts_what_is_no_number_is_left_out_and_a_miss
     panels, notes = read_curves(tmp_path)
     assert panels["mine"][0].x == [0, 4]
     assert notes == ["2 rows of metrics.csv have no step and were left out."]
+    (tmp_path / "metrics.csv").write_text("step,mine\n0,1e-5\n1,2")  # of 2e-5, when the run was killed
+    assert read_curves(tmp_path)[0]["mine"][0].y == [1e-5]
     (tmp_path / "metrics.csv").write_text("")
     assert read_curves(tmp_path) == ({}, ["metrics.csv holds no numbers."])
 
