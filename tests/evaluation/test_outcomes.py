@@ -20,7 +20,7 @@ def test_a_failed_episode_is_missing_and_never_a_reward_of_0() -> None:
 def test_rows_come_in_the_order_that_is_asked_for_and_what_has_no_place_of_its_own_is_refused() -> None:
     outcomes = Outcomes.of([lifecycle("a", (True, True)), lifecycle("b", (False, True))])
     assert outcomes.rows(["b", "a"]).success[:, 0].tolist() == [0, 1]
-    with pytest.raises(DataError, match="2 to 3 tasks cannot be evaluated by position. Give the program a `held_out`"):
+    with pytest.raises(DataError, match=r"2 to 3 tasks cannot be .* Give the program a `held_out`"):
         Outcomes.of([lifecycle("a", (True, True)), lifecycle("b", (True, True, True))])
     with pytest.raises(AssertionError, match="twice"):
         Outcomes.of([lifecycle("a", (True, True)), lifecycle("a", (True, True))])
