@@ -195,7 +195,7 @@ class RateTooLow(Cause):
 
     def seen(self, run: Evidence) -> Seen | None:
         steps, norm = run.metrics.get("engine/policy_moved", {}), run.late("train/gradient_norm")
-        if len(set(steps.values())) < 1 or not norm or max(steps.values()) >= self.moved:
+        if not steps or not norm or max(steps.values()) >= self.moved:
             return None
         lr = run.option("model.lr")
         return (
@@ -236,9 +236,9 @@ class EntropyGone(Cause):
     def seen(self, run: Evidence) -> Seen | None:
         late, first = run.late("train/entropy"), run.early("train/entropy")
         success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
-        if late is None or first is None or late >= self.nats or first < self.nats:
+        if late is None or first is None or success is None:
             return None
-        if success is None or success >= self.solved:
+        if late >= self.nats or first < self.nats or success >= self.solved:
             return None
         return f"train/entropy fell from {first:.2f} to {late:.4f} nats a token", solves
 

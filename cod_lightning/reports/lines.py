@@ -70,13 +70,11 @@ class LifecycleFile:
     def _read(self, line: bytes) -> PlayedGroup | None:
         try:
             text, head = line.decode("utf-8"), _HEAD.match(line)
-            record: Any = json.loads(text) if head is None else {"schema": int(head[1]), "step": head[2]}
-            schema = record["schema"]
+            schema: Any = json.loads(text)["schema"] if head is None else int(head[1])
             if schema != transcript.SCHEMA:
                 self.left_out[f"schema {schema!r:.20}, not {transcript.SCHEMA}"] += 1
                 return None
-            step, group = transcript.load_line(text, "")
-            return PlayedGroup(int(step), group)
+            return transcript.load_line(text, "")
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None

@@ -63,7 +63,8 @@ def _suite(record: Any) -> dict[str, Any]:
     figures = record.get("figures") or {}
     regret, recovery = figures.get("regret"), figures.get("recovery")
     return {
-        "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}{_whose(record)}",
+        "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}"
+        + (f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""),
         "rows": [_row(row) for row in found.values()],
         "sentences": [*findings, CAVEAT],
         "regret": None if regret is None else _points(regret["by_position"]),
@@ -80,14 +81,8 @@ def _suite(record: Any) -> dict[str, Any]:
     }
 
 
-def _whose(record: Any) -> str:
-    """Which checkpoint was played, where `test` was given one: its run's folder and its name; else it was the run's policy."""
-    tested = record.get("checkpoint")
-    return f", by {_tail(tested)}" if tested else ""
-
-
 def _tail(checkpoint: object) -> str:
-    """The end of its path."""
+    """The end of its path: its run's folder and its name."""
     return "/".join(Path(str(checkpoint)).parts[-3:])
 
 

@@ -127,9 +127,8 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> list[SweepRe
         fits = {folder: record for folder, record in jobs.items() if record.config == config}
         done = [folder for folder, record in fits.items() if record.finished]
         suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
-        found = {suite: _cells(fits, suite) for suite in suites}
-        played = {suite: cells for suite, cells in found.items() if any(cell.trained for cell in cells)}
-        records += [_sweep(config, suite, cells, reference) for suite, cells in played.items()]
+        played = ((suite, _cells(fits, suite)) for suite in suites)
+        records += [_sweep(config, name, of, reference) for name, of in played if any(cell.trained for cell in of)]
     if not records:
         raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
     return records
@@ -292,8 +291,8 @@ def _figure(estimate: Estimate) -> Figure:
 def _corrected(cells: Sequence[_Cell], first: _Cell) -> Iterator[str]:
     """Which differences from the reference are left once all of them are asked for at once."""
     tables = {cell.label: _difference(cell.trained, first.trained) for cell in cells if cell is not first}
-    means = {name: table.mean for name, table in tables.items() if table is not None}
-    p_values = {name: 1.0 if math.isnan(one.p_value) else one.p_value for name, one in means.items()}
+    found = {name: table.mean.p_value for name, table in tables.items() if table is not None}
+    p_values = {name: 1.0 if math.isnan(p) else p for name, p in found.items()}
     if len(p_values) > 1:
         left = "; ".join(holm(p_values)) or "none"
         yield (
