@@ -147,11 +147,14 @@ def _unknown(
 
 
 def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
-    """Where what the oracle notes stands word by word in what the first task shows before any answer."""
+    """Where what the oracle notes stands word by word in what the first task shows before any answer, and packs of other notes do
+    not show it, too, as rules do that list whatever there may be."""
+    found: list[tuple[str, str, str, str]] = []
     for pack, life in zip(packs, lives, strict=False):
         note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
         own, shown = first_task(world, pack)
-        for method, text in (("rules", own.rules), ("reset", shown)):
-            if note and note in text:
-                yield f"{method} of pack {pack.id} shows {note!r:.60}, which is what the oracle notes"
-                return
+        found += [("rules", pack.id, note, own.rules), ("reset", pack.id, note, shown)]
+    for method, name, note, text in found:
+        if note and note in text and not any(note in of for by, _, its, of in found if by == method and its != note):
+            yield f"{method} of pack {name} shows {note!r:.60}, which is what the oracle notes"
+            return

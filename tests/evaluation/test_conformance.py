@@ -18,10 +18,12 @@ from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.evaluation import conformance_turns
 from cod_lightning.evaluation.conformance import check_world
+from cod_lightning.evaluation.conformance_play import _spelled_notes
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split
+from cod_lightning.types import Lifecycle, Pack, Split
 from tests.cases import each
 from tests.own_worlds import own_worlds
+from tests.records import update
 
 _FILE = Path(__file__).parents[2] / "examples" / "vending_machine" / "vending_machine.py"
 _SPEC = importlib.util.spec_from_file_location("vending_machine_of_mistakes", _FILE)
@@ -236,6 +238,17 @@ def test_an_observation_that_shows_the_oracles_note_and_splits_that_share_what_i
     assert "which is what the oracle notes" in " ".join(found["without a context an agent cannot know what is hidden"])
     found = broken(Unsplit())["packs of different splits share no world"]
     assert "have the world_seed of a training pack" in str(found)
+
+
+def test_rules_that_list_whatever_may_be_hidden_are_no_leak():
+    packs = [Levers().sample_pack(split=Split.TRAIN, index=index, num_tasks=2) for index in range(4)]
+    lives = [
+        Lifecycle(pack_id=pack.id, sibling=0, episodes=(update(0, context=note),))
+        for pack, note in zip(packs, ("red", "blue", "red", "green"), strict=True)
+    ]
+    listing = levers(rules=property(lambda _: "One of red, blue and green opens the door."))
+    assert list(_spelled_notes(listing, packs, lives)) == []
+    assert len(list(_spelled_notes(listing, packs[:1], lives[:1]))) == 1, "nothing else may be hidden"
 
 
 def test_whether_what_is_hidden_shows_is_no_verdict_without_an_oracle_that_could_tell():
