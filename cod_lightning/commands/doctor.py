@@ -49,9 +49,11 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
     from cod_lightning.diagnosis.causes import causes_of, late_notes
     from cod_lightning.diagnosis.evidence import read_evidence
     from cod_lightning.diagnosis.notes import of_notes
+    from cod_lightning.reports.curves import read_metrics
+    from cod_lightning.reports.run import read_settings
 
     evidence, last = read_evidence(folder), folder / "checkpoints" / "last.ckpt"
-    written, notes = late_notes(evidence), list[str]()
+    written, notes = late_notes(evidence), [*read_settings(folder)[1], *read_metrics(folder)[1]]
     if written and not last.exists():
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:

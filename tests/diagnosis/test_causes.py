@@ -8,6 +8,7 @@ import pytest
 import torch
 from msgspec import structs
 
+from cod_lightning.cli import main
 from cod_lightning.diagnosis.causes import CAUSES, causes_of, late_notes
 from cod_lightning.diagnosis.evidence import Evidence, read_evidence
 from cod_lightning.diagnosis.notes import Dependence, dependence, of_notes
@@ -279,6 +280,16 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, name):
     (tmp_path / "lifecycles").mkdir()
     os.mkfifo(tmp_path / name)
     assert read_evidence(tmp_path).num_updates == 1
+
+
+def test_the_doctor_says_what_it_could_not_read(tmp_path, capsys):
+    (tmp_path / "metrics.csv").write_text(f"step,train/entropy\n0,0.5\nx,0.4\n1,{'9' * 200_000}\n2,0.1\n")
+    (tmp_path / "config.yaml").write_text("model: [")
+    assert main(["doctor", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "note: config.yaml cannot be read" in said
+    assert "note: metrics.csv was read in part only" in said
+    assert "note: 1 rows of metrics.csv have no step" in said
 
 
 def test_a_folder_without_a_training_is_refused(tmp_path):
