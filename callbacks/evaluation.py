@@ -25,8 +25,6 @@ class Evaluation(Callback):
 
     def __init__(self, by_checkpoint: bool = False) -> None:
         self.played: list[PlayedCondition] = []
-        self._latest: set[str | None] = set()
-        """Checkpoints of what the pass under way has played."""
         self.by_checkpoint = by_checkpoint
         self.policy: str | None = None
         """Name of what is played where nothing was trained."""
@@ -52,7 +50,6 @@ class Evaluation(Callback):
     ) -> None:
         trained = batch.condition.kind in OF_TRAINED
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
-        self._latest.add(checkpoint)
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -61,8 +58,7 @@ class Evaluation(Callback):
         from cod_lightning.evaluation.results import write_results
 
         if trainer.is_global_zero:
-            root, among = Path(trainer.default_root_dir), {None, *self._latest}
-            played = [one for one in self.played if None in self._latest or one.checkpoint in among]
+            root, latest = Path(trainer.default_root_dir), self.played[-1].checkpoint if self.played else None
+            played = [one for one in self.played if latest is None or one.checkpoint in (None, latest)]
             write_results(root / "evaluation.json", played, by_checkpoint=self.by_checkpoint)
             write_packs(root / "evaluation_packs.parquet", played)
-        self._latest = set()

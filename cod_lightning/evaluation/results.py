@@ -13,7 +13,6 @@ from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import (
-    Difference,
     Paired,
     PositionRecord,
     Results,
@@ -69,7 +68,12 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
         paired=Paired(
             trained_minus_best_warm_start=None
             if best is None
-            else _warm_start_difference(compared["differences"][best.condition.name], best, warm_starts),
+            else WarmStartDifference(
+                best_temperature=best.condition.temperature,
+                temperatures=[one.condition.temperature for one in warm_starts],
+                mean_difference=compared["differences"][best.condition.name]["success"]["mean"],
+                ci95=compared["differences"][best.condition.name]["success"]["ci95"],
+            ),
             gain_ci95=gain.ci95,
             blanked_max_deviation=_blanked_deviation(trained, by_name.get(ConditionKind.BLANKED_CONTEXT)),
         ),
@@ -167,16 +171,3 @@ def _blanked_deviation(trained: PlayedCondition, blanked: PlayedCondition | None
     first = position_means(trained.outcomes.success)[0]
     deviation = float(np.abs(position_means(blanked.outcomes.success) - first).max())
     return None if np.isnan(deviation) else deviation
-
-
-def _warm_start_difference(
-    difference: Difference, best: PlayedCondition, warm_starts: Sequence[PlayedCondition]
-) -> WarmStartDifference:
-    """From the warm start at its best temperature; choosing it on the same packs can only favour it."""
-    mean = difference["success"]
-    return WarmStartDifference(
-        best_temperature=best.condition.temperature,
-        temperatures=[one.condition.temperature for one in warm_starts],
-        mean_difference=mean["mean"],
-        ci95=mean["ci95"],
-    )

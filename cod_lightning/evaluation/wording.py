@@ -15,14 +15,12 @@ def sentences(record: SuiteRecord) -> list[str]:
     paired = record["paired"]
     found = [*_training_adds(record), _gain(record)]
     if (deviation := paired["blanked_max_deviation"]) is not None:
-        place, gain, ci95 = "the trained policy's at position 0", record["cod_gain"], paired["gain_ci95"]
-        blanked, first = record["controls"]["blanked_context"], record["positions"][0]["success"] or 0.0
-        rise = max(one["success"] or 0.0 for one in blanked) - first
-        if gain is not None and ci95 is not None and _sign(ci95) == 1 and rise > gain / 2:
-            beside = "more than half of the gain: something other than the context helps, too"
-            found.append(f"With a blanked context success is up to {rise:.3f} above {place}, {beside}.")
-        else:
-            found.append(f"With a blanked context success stays within {deviation:.3f} of {place}.")
+        gain, ci95, first = record["cod_gain"], paired["gain_ci95"], record["positions"][0]["success"] or 0.0
+        rise = max(one["success"] or 0.0 for one in record["controls"]["blanked_context"]) - first
+        helped = gain is not None and ci95 is not None and _sign(ci95) == 1 and rise > gain / 2
+        where = f"is up to {rise:.3f} above" if helped else f"stays within {deviation:.3f} of"
+        beside = ", more than half of the gain: something other than the context helps, too" if helped else ""
+        found.append(f"With a blanked context success {where} the trained policy's at position 0{beside}.")
     if (figures := record.get("figures")) is not None:
         found += _figures(figures)
     players = [one["n"] for kind in REFERENCES for one in record["controls"].get(kind, ())]
