@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torchmetrics import Metric
 
-from cod_lightning.lifecycles.base import MOST_EPISODES
 from cod_lightning.types import Lifecycle
 
 
@@ -28,7 +27,7 @@ class PositionMetrics(Metric):
     """Contexts that parsed, updates; tasks solved of those that were asked again, those; lifecycles."""
     num_positions: Float[Tensor, ""]
 
-    def __init__(self, max_positions: int = MOST_EPISODES) -> None:
+    def __init__(self, max_positions: int = 10_000) -> None:
         super().__init__()
         self.max_positions = max_positions
         for name, shape, over_ranks in (
