@@ -147,8 +147,7 @@ def _unknown(
 
 
 def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
-    """Where what the oracle notes stands word by word in what the first task shows before any answer, and packs of other notes do
-    not show it, too, as rules do that list whatever there may be."""
+    """Where a first task shows before any answer what the oracle notes, and packs of other notes, which rules may list, do not."""
     found: list[tuple[str, str, str, str]] = []
     for pack, life in zip(packs, lives, strict=False):
         note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")

@@ -36,10 +36,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> "Outcomes":
-        """The outcomes of these lifecycles; `rules` say what each one's pack hides.
-
-        Raises `DataError` where they solve different numbers of tasks, which have no positions in common.
-        """
+        """Of lifecycles of as many tasks each, else raises `DataError`; `rules` say what each one's pack hides."""
         assert lifecycles, "no lifecycles, no outcomes"
         if len(lengths := {len(lifecycle.solves) for lifecycle in lifecycles}) > 1:
             found = f"lifecycles of {min(lengths)} to {max(lengths)} tasks cannot be evaluated by position"
