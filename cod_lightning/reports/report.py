@@ -87,9 +87,8 @@ def file_facts(
         for turn in sampled
     )
     beside = {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
-    known = {"logprob": bool(sampled)} | {
-        name: any(one[name] is not None for one in episodes) for name in ("advantage", "gap")
-    }
+    known = {name: any(one[name] is not None for one in episodes) for name in ("advantage", "gap")}
+    known = {"logprob": any(any(turn["logprobs"]) for turn in sampled)} | known  # an endpoint's are all 0
     return {
         "label": file.label,
         "lifecycles": len(lives) + file.num_unread,

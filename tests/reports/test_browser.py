@@ -243,6 +243,18 @@ def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path
     assert context.locator("ins").all_inner_texts() == ["1=up", "2=down", "now all new"]
 
 
+def test_of_an_endpoint_of_which_no_log_prob_is_known_none_is_shown(opened: Opened, tmp_path: Path) -> None:
+    def asked(life: Lifecycle) -> Lifecycle:
+        turns = (turn("go left", (0.0, 0.0, 0.0)),)
+        return structs.replace(life, episodes=tuple(structs.replace(one, turns=turns) for one in life.episodes))
+
+    made = structs.replace(GROUPS[0], lifecycles=tuple(map(asked, GROUPS[0].lifecycles)))
+    page = opened(write_run(tmp_path / "run", [made], logprobs=False))
+    said = page.locator("#episode").inner_text()
+    assert "No log-probs: played greedily, by a script, or by a model elsewhere." in said
+    assert (page.locator(".response").inner_text(), page.locator(".word, .bars").count()) == ("go left", 0)
+
+
 def test_words_are_coloured_by_log_prob_and_by_advantage(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", varied_groups(2, 2, words=5)))
     backgrounds = "all => all.map(one => getComputedStyle(one).backgroundColor)"

@@ -105,7 +105,7 @@ class Details {
   facts(one) {
     const tokens = one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0), version = one.turns.length ? one.turns[0].policy_version : null;
     const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.status], ["reward", shown(one.reward) + partsOf(one)],
-      ["advantage", shown(one.advantage, 3, true)], ["turns", one.turns.length], ["tokens", tokens || "–"], ["policy version", version === null ? "–" : version < 0 ? "scripted" : version]];
+      ["advantage", shown(one.advantage, 3, true)], ["turns", one.turns.length], ["tokens", tokens || "–"], ["policy version", version === null || version < 0 ? "–" : version]];
     return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }
 
@@ -129,7 +129,7 @@ class Details {
       h("p", { class: "who" }, one.kind === "solve" ? "world" : "asked"), h("p", { class: "said" }, this.text(turn.observation)),
       h("p", { class: "who" }, "policy"), responseView(this.text(turn.response), turn, one, this.file, chosen, this.strongest),
       turn.stop === "stop" ? null : h("p", { class: "faint" }, turn.stop === "length" ? "cut off: the response was as long as it may be" : "cut off: the window was full"))));
-    if (!chosen) return block("Turns", list, h("p", { class: "faint" }, "No log-probs: a scripted policy played."));
+    if (!chosen) return block("Turns", list, h("p", { class: "faint" }, "No log-probs: played greedily, by a script, or by a model elsewhere."));
     return block("Turns", colouringBox(this.file, chosen, one, this.strongest, (name) => this.recolour(name)), list,
       this.file.trained ? h("p", { class: "faint" }, this.file.trained) : null);
   }

@@ -53,9 +53,10 @@ function scale(colouring, one, strongest) {
 }
 
 function responseView(text, turn, one, file, chosen, strongest) {
+  if (!chosen) return h("p", { class: "said response" }, text);
   const { stop, logprobs } = turn, words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
   const fits = file.words && words.filter((word) => word.trim()).length === tokens;
-  const isKnown = chosen && COLOURINGS[chosen].known(one);
+  const isKnown = COLOURINGS[chosen].known(one);
   const style = (at) => (isKnown ? { background: COLOURINGS[chosen].colour(turn, at, one, strongest) } : {});
   if (!fits && chosen === "advantage" && isKnown) return h("p", { class: "said response" }, h("span", { class: "word", style: style(0) }, text));
   if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? (chosen === "gap" && isKnown ? gapBars(turn) : bars(logprobs)) : null);
