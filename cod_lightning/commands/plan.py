@@ -36,8 +36,8 @@ _OPTIONS: Options = {
 }
 
 
-def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None) -> str:
-    """What the training takes in hours, weight syncs aside, or what is missing to say so; `trainer` is its config.
+def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: int | None) -> str:
+    """What the training takes in hours, weight syncs aside, or what is missing to say so; `trainer` is its config, `budget` of tokens.
 
     One after the other: sample, train. With rollouts ahead sampling and training overlap, and the longer one counts.
     """
@@ -45,10 +45,14 @@ def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None) -> str:
     per_epoch = len(data.stream) // updates
     epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs
     steps = math.inf if trainer.max_steps in (None, -1) else trainer.max_steps / updates
-    if math.isinf(least := min(epochs * per_epoch, steps)):
+    tasks = data.packs_per_rollout * data.group_size * data.pack_size
+    sampled = 0.0 if pace is None else tasks * pace.sampled_tokens_per_task
+    if math.isinf(least := min(epochs * per_epoch, steps, budget / sampled if budget and sampled else math.inf)):
+        if budget:
+            what = f"rollouts of {tasks:,} tasks until {budget:,} tokens are sampled"
+            return f"Time: {what}; for hours give --pace.KEY (see --pace.help)."
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
     num_rollouts, num_validations = math.ceil(least), math.ceil(least / per_epoch)
-    tasks = data.packs_per_rollout * data.group_size * data.pack_size
     if pace is None:
         return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give --pace.KEY (see --pace.help)."
     task_s = pace.sampled_tokens_per_task / pace.sampled_tokens_per_s
@@ -83,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     if cli.config.warm_start is not None:  # which plays the suites, too
         cli.datamodule.test_kinds = (*OF_TRAINED, ConditionKind.WARM_START, ConditionKind.WARM_START_BLANKED)
-    time = time_of(cli.datamodule, cli.asked_trainer, cli.config_init.pace)
+    time = time_of(cli.datamodule, cli.asked_trainer, cli.config_init.pace, cli.config.sampled_token_budget)
     show(plan, cli.model, cli.asked_trainer, screen)
     screen.print(time, soft_wrap=True)
     return 0 if plan.fits else 1
