@@ -37,7 +37,7 @@ _OPTIONS: Options = {
 
 
 def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: int | None) -> str:
-    """What a training takes in hours, weight syncs aside, or what is missing to say so; `trainer` is its config, `budget` of tokens.
+    """What a training takes in hours, weight syncs aside, or what is missing to say so; `trainer`: its config, `budget`: of tokens.
 
     One after the other: sample, train. With rollouts ahead sampling and training overlap, and the longer one counts.
     """
