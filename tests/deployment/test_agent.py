@@ -457,7 +457,9 @@ def test_a_program_that_writes_twice_before_a_task_is_named_and_not_its_store(tm
     for _ in range(2):
         agent, pack = _agent(tmp_path, program=PlansTwice())
         agent.resume([])
-        with pytest.raises(ConfigError, match=r"data\.program is PlansTwice; expected a program with one write episode"):
+        with pytest.raises(
+            ConfigError, match=r"data\.program is PlansTwice; expected a program with one write episode"
+        ):
             agent.solve(pack.tasks[0])
 
 
