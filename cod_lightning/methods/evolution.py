@@ -144,7 +144,7 @@ class Evolution:
         closed = bool(beside(self.setting.env, Vocabulary).words())
         record = Episode(
             kind=EpisodeKind.SOLVE,
-            position=0,
+            position=-1,  # what it writes comes before the first task
             status=EpisodeStatus.COMPLETED,
             turns=tuple(turn for one in solves for turn in one.turns),
             reward=sum(rewards) / len(rewards),
@@ -154,6 +154,7 @@ class Evolution:
             context_after=begun.text,
             state_before=begun.state,
             state_after=begun.state,
+            reward_hidden=any(one.reward_hidden for one in solves),
         )
         env = _Several(copy.deepcopy(self.setting.env))
         try:
@@ -172,8 +173,9 @@ class _Several(WrappedWorld):
 
 
 def _ended(solved: Episode) -> str:
-    reward = "missing" if solved.reward is None else f"{solved.reward:.3f}"
-    return f"Task {solved.position + 1}, {len(solved.turns)} steps, reward {reward}: {solved.feedback}"
+    known = "missing" if solved.reward is None else f"{solved.reward:.3f}"
+    reward = "" if solved.reward_hidden else f", reward {known}"
+    return f"Task {solved.position + 1}, {len(solved.turns)} steps{reward}: {solved.feedback}"
 
 
 def drawn_parent(scores: Float[np.ndarray, "C P"], rng: random.Random) -> int:

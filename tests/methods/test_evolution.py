@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
+from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.evolution import Evolution, drawn_parent
@@ -97,6 +98,33 @@ def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
     assert first.refused == "rewards are missing in all of the round's packs"
     assert all(map(math.isnan, one.candidates[0].scores))
     assert one.best.mean == -math.inf
+
+
+@each("hides", [False, True])
+def test_a_reward_that_the_environment_hides_is_hidden_from_reflection_too(hides):
+    class Hiding(Levers):
+        traits = Traits(hides_reward=hides)
+
+    seen = []
+
+    class Watching(Weak):
+        def note(self, messages, rng):
+            seen.append("\n".join(message.content for message in messages))
+            return super().note(messages, rng)
+
+    one = evolution(env=Hiding())
+    setting, mechanism = one.setting, one.setting.mechanism
+    one.setting = replace(setting, sampler=scripted_sampler(Watching(setting.env, one.selection[0]), mechanism))
+    list(one.rounds(1))
+    (reflected,) = [text for text in seen if "several agents" in text]
+    assert ("# Reward" in reflected, "steps, reward" in reflected) == (not hides, not hides)
+
+
+def test_what_reflection_writes_is_shown_as_handed_over_before_the_first_task():
+    one = evolution(mechanism=NotebookContext(provenance=True))
+    list(one.rounds(1))
+    system = one.setting.mechanism.prepare(one.best.state, "rules", "").system
+    assert f'[handed over before the first task] "{SECRET}"' in system
 
 
 def test_it_comes_to_the_same_again():
