@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from msgspec import structs
 
@@ -23,7 +23,7 @@ from cod_lightning.lifecycles import Agent, Ask, Written
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
 
 class DeployedAgent:
@@ -224,9 +224,9 @@ class _OneTask(Agent):
             self._add(began, episode)
         return episode
 
-    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+    def fork(self, *how: Any, **more: Any) -> None:
         if self._position == self._here and self._solved is None:
-            self._life.fork(task, kind, context)
+            self._life.fork(*how, **more)
 
     async def attempts(self) -> Sequence[Episode]:
         return await self._life.attempts()

@@ -111,7 +111,7 @@ class _Attempting:
         of, position = self._of, self._position
         drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
         for shows in of.forks(position, self._rewritten) if position and drawn else ():
-            self._agent.fork(task, of.kind, shows)
+            self._agent.fork(task, of.kind, shows, more.get("note", ""))
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 
