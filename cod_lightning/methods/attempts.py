@@ -27,7 +27,8 @@ Shows = Literal["own", "previous", "empty"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempted(Program):
-    """A program some of whose tasks are attempted again beside it, from the moment at which they begin."""
+    """A program some of whose tasks are attempted again beside it, from the moment at which they begin; not those that it plays
+    again itself, from a context of before."""
 
     kind: ClassVar[AttemptKind]
     """Of all its attempts."""
@@ -108,9 +109,9 @@ class _Attempting:
         return getattr(self._agent, name)
 
     async def solve(self, task: Task, **more: Any) -> Episode:
-        of, position = self._of, self._position
+        of, position, again = self._of, self._position, more.get("again", False)
         drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
-        for shows in of.forks(position, self._rewritten) if position and drawn else ():
+        for shows in of.forks(position, self._rewritten) if position and drawn and not again else ():
             self._agent.fork(task, of.kind, shows, more.get("note", ""))
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)

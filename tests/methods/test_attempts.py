@@ -8,6 +8,7 @@ import torch
 
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rewards import Reward
@@ -101,6 +102,12 @@ def test_fraction_and_positions_say_where_and_the_identity_decides():
     both = lives(live(Counterfactual(attempts=1, fraction=0.5, program=half), num_tasks=8))
     places = [[[a.episode.position for a in life.attempts if a.kind is kind] for life in both] for kind in AttemptKind]
     assert places[0] != places[1], "kinds are drawn apart"
+
+
+def test_a_task_that_the_program_plays_again_has_no_attempts_which_would_begin_with_a_later_context():
+    again = Anchored(attempts=2, fraction=1.0, program=ProposeAndSolve(solves=2, proposes=False))
+    for life in lives(live(again)):
+        assert [a.episode.position for a in life.attempts] == [2]
 
 
 def test_every_attempt_has_noise_of_its_own():
