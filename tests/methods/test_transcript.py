@@ -9,11 +9,13 @@ from cod_lightning.methods.transcript import TranscriptContext
 from tests.lived_tasks import lived, shown, solved
 
 
-def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds_it_alone():
+def test_a_transcript_drops_whole_tasks_oldest_first_and_of_one_that_exceeds_it_alone_that_one():
     context = TranscriptContext("compact", budget=10)
     state = lived(context, ("a b", 1.0), ("c d", 1.0), ("e f", 1.0))
     assert [record.task for record in state.records] == ["e f"]
-    assert lived(context, ("word " * 20, 1.0), state=state).records == ()
+    after = lived(context, ("word " * 20, 1.0), state=state)
+    assert (after.records, after.num_tasks) == (state.records, 4)
+    assert after.gone == {"task 3": "alone over the budget of 10 tokens"}
     whole = TranscriptContext("compact", budget=1000)
     assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
 
