@@ -3,11 +3,14 @@
 import math
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.commands import evolve
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
@@ -161,3 +164,21 @@ def test_odds_go_by_the_number_of_packs_in_which_none_is_better():
     drawn = [drawn_parent(scores, random.Random(n)) for n in range(400)]
     assert 2 not in drawn
     assert 0.65 < drawn.count(0) / 400 < 0.85
+
+
+@each("written", range(3))
+def test_a_kill_before_all_of_its_files_are_there_leaves_a_folder_that_is_not_refused(tmp_path, written, monkeypatch):
+    names, write = [], evolve.write_whole
+
+    def dies(path, content):
+        if len(names) == written:
+            raise InterruptedError
+        names.append(path.name)
+        write(path, content)
+
+    monkeypatch.setattr(evolve, "write_whole", dies)
+    one = evolution()
+    with pytest.raises(InterruptedError):
+        evolve._write(tmp_path, SimpleNamespace(asked={"data": {"context": {}}}), one, [])
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
+    assert "evolution.json" not in names, "a folder with it is refused"
