@@ -90,8 +90,8 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
         (baseline.compares and data.resample_packs, f"data.resample_packs={data.resample_packs}"),
         (loss.compares_siblings, f"model.loss={type(loss).__name__}"),
     ):
-        expected, remedy = f"at least 2 with {what}, which compares siblings", "8 is the default; or leave that out:"
-        remedy = f"{remedy} baseline=TermsAlone and model.critic compare nothing."
+        expected = f"at least 2 with {what}, which compares siblings"
+        remedy = "8 is the default; or leave that out: baseline=TermsAlone and model.critic compare nothing."
         yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
     expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
     vain = isinstance(baseline, TermsAlone) and data.resample_packs

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import regex
@@ -123,18 +122,15 @@ def _with_what_is_not_shown(before: Any, after: Any, shown: Callable[[Any], str]
         return before
     text = shown(before)
     for name in after.__struct_fields__:
-        put, now = partial(_put, before, name), getattr(after, name)
+
+        def put(value: Any, state: Any = before, name: str = name) -> Any:
+            return structs.replace(state, **{name: value})
+
+        was, now = getattr(before, name), getattr(after, name)
+        before = put(_with_what_is_not_shown(was, now, lambda value, put=put: shown(put(value))))
         with suppress(Exception):  # of parts that do not go together
-            if shown(put(now)) == text:
-                before = put(now)
-                continue
-        was = getattr(before, name)
-        before = put(_with_what_is_not_shown(was, now, lambda part, put=put: shown(put(part))))
+            before = put(now) if shown(put(now)) == text else before
     return before
-
-
-def _put(state: Any, name: str, value: Any) -> Any:
-    return structs.replace(state, **{name: value})
 
 
 def _compiled(name: str, patterns: list[str] | None, flags: int = 0) -> list[Any]:

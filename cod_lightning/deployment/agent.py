@@ -25,6 +25,8 @@ from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
+_Keep = Callable[[float, Episode], None]
+
 
 class DeployedAgent:
     """One agent in one environment: solve, write down what was learned, use it next time, for as long as there are tasks.
@@ -176,14 +178,7 @@ class _OneTask(Agent):
 
     sibling = 0
 
-    def __init__(
-        self,
-        life: Life,
-        position: int,
-        solved: Episode | None,
-        written: Episode | None,
-        keep: Callable[[float, Episode], None],
-    ) -> None:
+    def __init__(self, life: Life, position: int, solved: Episode | None, written: Episode | None, keep: _Keep) -> None:
         self._life, self._here, self._solved, self._written, self._keep = life, position, solved, written, keep
         self._position = 0
         """Of the next solve episode."""

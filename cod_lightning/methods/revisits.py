@@ -137,9 +137,8 @@ class Revisits(PackSource):
         """That pack as what it comes back; `visit` is a number that no other pack of the run has."""
         if self.back == "continued":
             return replace(choice, visit=visit)
-        return PackChoice(
-            choice.index, choice.category, visit=visit, near=self.candidates if self.back == "near" else 0
-        )
+        near = self.candidates if self.back == "near" else 0
+        return PackChoice(choice.index, choice.category, visit=visit, near=near)
 
     def _continued(self, choice: PackChoice, contexts: Sequence[Sequence[str | None]]) -> PackChoice:
         """The pack from the task on at which some sibling had written something; as it was played, where none had."""
