@@ -125,7 +125,8 @@ class Agent(Protocol):
         """
 
     async def attempts(self) -> Sequence[Episode]:
-        """Those that began beside the latest solve episode, once they have ended; `rewrite` takes one in place of that episode."""
+        """Those that began beside the latest solve episode, with its context, once they have ended; `rewrite` takes one in place of
+        that episode."""
         return ()
 
 

@@ -150,8 +150,8 @@ class Life:
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
-        ended = [(await begun).episode for begun in self.forks]
-        return [one for one in ended if one.position == self.position - 1]
+        with_context = [one.episode for begun in self.forks if (one := await begun).kind is AttemptKind.SAME_CONTEXT]
+        return [one for one in with_context if one.position == self.position - 1]
 
     def fork(
         self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own", note: str = ""
