@@ -120,12 +120,7 @@ class Revisits(PackSource):
 
     def state_dict(self) -> dict[str, Any]:
         kept = [[value, asdict(choice)] for value, choice in self.kept.values()]
-        return {
-            "kept": kept,
-            "num_seen": self.num_seen,
-            "num_revisits": self.num_revisits,
-            "latest": dict(self.latest),
-        }
+        return {"kept": kept, "num_seen": self.num_seen, "num_revisits": self.num_revisits, "latest": dict(self.latest)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         choices = [(float(value), PackChoice(**plain)) for value, plain in state_dict["kept"]]
