@@ -2,7 +2,7 @@
 
 Source: the naive baseline of Continual Learning Bench (arXiv 2606.05661), where a model that sees its whole history gained more
 from experience than memory systems did. Differs: a policy may be trained with it, a task is dropped whole, and the budget is
-estimated, since no tokenizer is at hand after a task: four letters a token in natural text, a word a token in the compact protocol.
+estimated, since no tokenizer is at hand after a task: four bytes a token in natural text, a word a token in the compact protocol.
 """
 
 from typing import ClassVar, Literal

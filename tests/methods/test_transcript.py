@@ -20,6 +20,17 @@ def test_a_transcript_drops_whole_tasks_oldest_first_and_of_one_that_exceeds_it_
     assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
 
 
+def test_a_budget_is_spent_by_bytes_so_that_scripts_of_many_tokens_a_word_fit_as_others_do():
+    wording = TranscriptContext().wording
+    for text in ("pull the second lever " * 60, "拉第二个杠杆" * 100, "потяни второй рычаг " * 40):
+        tokens = len(text.encode()) / 4
+        assert wording.size(text) == pytest.approx(max(tokens, len(text.split())), abs=1)
+        kept = wording.record(solved(text), 0, 20).task
+        assert 15 <= len(kept.encode()) / 4 <= 24
+        assert kept[:3] == text[:3]
+        assert kept[-3:] == text[-3:]
+
+
 def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
     beside(TranscriptContext(budget=64), Budget).check(65, 32)
     with pytest.raises(ConfigError, match=r"data\.context\.budget is 64; expected below model\.policy\.window=64"):
