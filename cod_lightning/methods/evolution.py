@@ -27,13 +27,14 @@ from cod_lightning.rollout.boundaries import FAULTS, crossing
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, StopReason
 
 _ABOUT = (
     "The record that you are shown is of several agents, each in an environment of its own: what is hidden differs between them, "
     "and will be different again for the agents that begin with what you write now. So write what helps in all of them, such as "
     "how to find out, how to answer and what to note; leave out what was true in one."
 )
+_FULL = "the record of the round's packs and the answer fill the policy's window; play fewer (--round_packs)"
 _MISSING = "rewards are missing in all of the round's packs"
 
 
@@ -111,7 +112,9 @@ class Evolution:
         except FAULTS as error:
             return Round(parent=parent, refused=described(error))
         if not update.success:
-            return Round(parent=parent, refused=update.error or update.feedback or f"the answer was {update.status}")
+            full = _FULL if update.turns and update.turns[-1].stop is StopReason.WINDOW else ""
+            refused = update.error or full or update.feedback or f"the answer was {update.status}"
+            return Round(parent=parent, refused=refused)
         text = update.context_after
         if text in (one.text for one in self.candidates):
             return Round(parent=parent, text=text, refused="it is a candidate already")

@@ -16,6 +16,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods import evolution as evolution_module
 from cod_lightning.methods.evolution import Evolution, drawn_parent
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
@@ -89,6 +90,13 @@ def test_a_rewrite_that_cannot_be_read_is_refused_with_its_reason():
     (first,) = one.rounds(1)
     assert "Start of updated hints" in first.refused or "delimiter" in first.refused
     assert len(one.candidates) == 1
+
+
+def test_a_record_that_fills_the_window_is_named_as_that():
+    one = evolution()
+    one.setting = replace(one.setting, sampler=replace(one.setting.sampler, window=6000))
+    (first,) = one.rounds(1)
+    assert (one.candidates[0].mean > 0, first.refused) == (True, evolution_module._FULL)
 
 
 def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
