@@ -102,7 +102,8 @@ class DeployedAgent:
     def _play(self, task: Task, position: int, solved: Episode | None = None) -> list[Episode]:
         """What the program has at this task, each episode in the store as it ends; with `solved`, what comes after that."""
         life = self.life
-        life.name, life.state, life.index, life.tasks = f"deploy/{task.id}", self._state(), 0, {position: task}
+        life.name, life.index, life.tasks = f"deploy/{task.id}", 0, {position: task}
+        life.state = self._state() if solved is None else solved.state_after
         if position or solved is not None:
             life.described = life.state
         before, after = ([Task(id=str(n), seed=n, spec=None) for n in of] for of in (range(position), [position + 1]))

@@ -394,6 +394,23 @@ def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, p
     assert stored == [(kind, position) for position in range(3) for kind in kinds]
 
 
+@each("kind", [EpisodeKind.SOLVE, EpisodeKind.UPDATE])
+@each("mechanism", [MECHANISM, SkillsContext()])
+def test_the_record_of_an_agent_that_died_between_two_episodes_is_that_of_one_that_did_not(tmp_path, mechanism, kind):
+    def die(episode):
+        if episode.kind is kind and episode.position == 3:
+            raise InterruptedError
+
+    agent, pack = _agent(tmp_path / "died", mechanism=mechanism, on_episode=die)
+    for task in pack.tasks[:3]:
+        agent.solve(task)
+    with pytest.raises(InterruptedError):
+        agent.solve(pack.tasks[3])
+    lives = [_went_on(tmp_path / name, 6, None, mechanism) for name in ("died", "whole")]
+    episodes, others = ([one.episode for one in of.store.episodes()] for of in lives)
+    assert episodes == others
+
+
 PLAN = PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: ")
 
 
