@@ -88,6 +88,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
         (baseline.compares and module.critic is None, f"model.baseline={type(baseline).__name__}"),
         (baseline.compares and module.filter_packs, "model.filter_packs=true"),
         (baseline.compares and data.resample_packs, f"data.resample_packs={data.resample_packs}"),
+        (baseline.compares and replays, f"data.replay={type(data.replay).__name__}"),
         (loss.compares_siblings, f"model.loss={type(loss).__name__}"),
     ):
         expected = f"at least 2 with {what}, which compares siblings"

@@ -112,9 +112,9 @@ class Evolution:
         except FAULTS as error:
             return Round(parent=parent, refused=described(error))
         if not update.success:
-            full = _FULL if update.turns and update.turns[-1].stop is StopReason.WINDOW else ""
-            refused = update.error or full or update.feedback or f"the answer was {update.status}"
-            return Round(parent=parent, refused=refused)
+            full = update.turns and update.turns[-1].stop is StopReason.WINDOW
+            why = update.error or (_FULL if full else update.feedback) or f"the answer was {update.status}"
+            return Round(parent=parent, refused=why)
         text = update.context_after
         if text in (one.text for one in self.candidates):
             return Round(parent=parent, text=text, refused="it is a candidate already")

@@ -66,6 +66,11 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
             r"data\.group_size is 1; expected at least 2 with data\.resample_packs=2",
         ),
         (
+            {"critic": ValueHead()},
+            {"group_size": 1, "replay": SelfImitation()},
+            r"data\.group_size is 1; expected at least 2 with data\.replay=SelfImitation",
+        ),
+        (
             {"baseline": TermsAlone(), "terms": [EntropyBonus()]},
             {"resample_packs": 2},
             r"data\.resample_packs is 2; expected 0 with baseline=TermsAlone",
