@@ -80,7 +80,7 @@ def _mean(evolution: Evolution) -> str:
 
 
 def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]) -> None:
-    """The best one's state, the config by which any command begins with it, and last, since it says that both are there, the rest."""
+    """The best one's state, the config by which any command begins with it, and last, as a sign of both, the rest."""
     candidates = [
         {"text": one.text, "parent": one.parent, "mean_reward": _known(one.mean), "rewards": [*map(_known, one.scores)]}
         for one in evolution.candidates
