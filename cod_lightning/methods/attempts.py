@@ -27,8 +27,7 @@ Shows = Literal["own", "previous", "empty"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempted(Program):
-    """A program some of whose tasks are attempted again beside it, from the moment at which they begin; not those that it plays
-    again itself, from a context of before."""
+    """A program some of whose tasks, the first time that it plays them, are attempted beside it, from the moment they begin."""
 
     kind: ClassVar[AttemptKind]
     """Of all its attempts."""
