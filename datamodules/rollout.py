@@ -30,7 +30,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.suite import OF_TRAINED, Condition, ConditionKind, Suite
-from cod_lightning.lifecycles import ConnectTheDots, Program, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
 from cod_lightning.ranks import check_shares, num_ranks, share
@@ -133,8 +133,9 @@ class RolloutDataModule(ItemDataModule):
         super().__init__()
         check_num_tasks("data.pack_size", pack_size)
         self.env, self.context, self.engine, self.program = env, context, engine, program
-        program.check(pack_size)
-        outline(program, pack_size)
+        for size in (pack_size, *(source.sizes if source else ())):
+            program.check(size)
+            outline(program, size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
@@ -234,11 +235,15 @@ class RolloutDataModule(ItemDataModule):
             self._chat = chat
 
     def check_oracle(self, key: str, scorer: str) -> None:
-        """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see."""
+        """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see, and a program whose
+        tasks are shown texts, or whose updates see attempts, that the teacher is not shown."""
         from cod_lightning.evaluation.provided_contexts import check_oracle
 
         first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
+        if self.program.held_out.beside or not all(ask.chooses_task for ask in asks(self.program, self.pack_size)):
+            expected = f"none with data.program={type(self.program).__name__}, whose texts or attempts it is not shown"
+            raise ConfigError(key, scorer, expected, remedy)
         check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:

@@ -11,6 +11,7 @@ from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
+from cod_lightning.types import AttemptKind
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -83,10 +84,22 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     expected = f"a kind that the program has and data.frozen does not play ({', '.join(sorted(there))})"
     yield not there & trained, "model.trained_kinds", kinds, expected, "Null trains on all episodes."
 
-    alone = data.group_size < 2 and baseline.compares and module.critic is None
-    expected = f"at least 2 with model.baseline={type(baseline).__name__}, which compares siblings"
-    remedy = "8 is the default; or baseline=TermsAlone, or model.critic."
-    yield alone, "data.group_size", data.group_size, expected, remedy
+    for compares, what in (
+        (baseline.compares and module.critic is None, f"model.baseline={type(baseline).__name__}"),
+        (baseline.compares and module.filter_packs, "model.filter_packs=true"),
+        (baseline.compares and data.resample_packs, f"data.resample_packs={data.resample_packs}"),
+        (baseline.compares and replays, f"data.replay={type(data.replay).__name__}"),
+        (loss.compares_siblings, f"model.loss={type(loss).__name__}"),
+    ):
+        expected = f"at least 2 with {what}, which compares siblings"
+        remedy = "8 is the default; or leave that out: baseline=TermsAlone and model.critic compare nothing."
+        yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
+    expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
+    vain = isinstance(baseline, TermsAlone) and data.resample_packs
+    yield vain, "data.resample_packs", data.resample_packs, expected, "Leave it out."
+    expected = "one without Counterfactual beside model.critic, which takes the place of what that measures"
+    vain = module.critic is not None and data.program.beside[AttemptKind.WITHOUT_CONTEXT]
+    yield vain, "data.program", data.program, expected, "Leave out one of the two."
     expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
     remedy = "Add a term, such as KL to a teacher."
     yield isinstance(baseline, TermsAlone) and not module.terms, "model.baseline", baseline, expected, remedy

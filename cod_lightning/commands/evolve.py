@@ -80,7 +80,7 @@ def _mean(evolution: Evolution) -> str:
 
 
 def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]) -> None:
-    """All candidates and rounds; the best one's state; and the config by which any command begins with it."""
+    """The best one's state, the config by which any command begins with it, and last, as a sign of both, the rest."""
     candidates = [
         {"text": one.text, "parent": one.parent, "mean_reward": _known(one.mean), "rewards": [*map(_known, one.scores)]}
         for one in evolution.candidates
@@ -91,12 +91,12 @@ def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]
         "candidates": candidates,
         "rounds": [{**asdict(one), "before": _known(one.before), "after": _known(one.after)} for one in rounds],
     }
-    write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")
     state = folder / "best.json"
     write_whole(state, beside(evolution.setting.mechanism, Stored).dump(evolution.best.state))
     started = {"inside": cli.asked["data"]["context"], "first": str(state.absolute())}
     config = {"data": {"context": {"class_path": "cod_lightning.contexts.StartedContext", "init_args": started}}}
     write_whole(folder / "context.yaml", yaml.safe_dump(config))
+    write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")
 
 
 def _known(value: float) -> float | None:

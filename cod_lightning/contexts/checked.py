@@ -1,7 +1,7 @@
 """Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import regex
@@ -34,10 +34,7 @@ class CheckedInTask(InTask["CheckedContext"]):
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
         """That of the mechanism inside; where its new state would say what is forbidden, with the text of the old one."""
         found = beside(self.of.inside, InTask).on_turn(state, response, tokens)
-        if found is not None and self.of._newly_forbidden(self.of.text(state), self.of.text(found.state)):
-            kept = _undone(state, found.state, self.of.text)
-            return structs.replace(found, state=kept if self.of.text(kept) == self.of.text(state) else state)
-        return found
+        return found and structs.replace(found, state=self.of._allowed(state, found.state))
 
     def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
         return beside(self.of.inside, InTask).before_turn(state, rules, messages, tokens)
@@ -83,8 +80,12 @@ class CheckedContext(WrappedContext):
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""
-        after = super().feedback(state, episode)
-        return state if self._newly_forbidden(self.text(state), self.text(after)) else after
+        return self._allowed(state, super().feedback(state, episode))
+
+    def _allowed(self, before: Any, after: Any) -> Any:
+        """The new state; where it would say what is forbidden, the old one with what its text is not made of as it is now."""
+        forbidden = self._newly_forbidden(self.text(before), self.text(after))
+        return _with_what_is_not_shown(before, after, self.text) if forbidden else after
 
     def _broken(self, episode: Episode, before: str, after: str) -> str:
         """The rule that the new context breaks; empty for none."""
@@ -115,19 +116,21 @@ def _found(rule: Any, text: str) -> Iterator[str]:
     return (one[0] for one in rule.finditer(text, timeout=_RULE_S))
 
 
-def _undone(before: Any, after: Any, shown: Callable[[Any], str]) -> Any:
-    """The new state with what its text is made of as it was; all else of it, such as that an act was made, stays."""
+def _with_what_is_not_shown(before: Any, after: Any, shown: Callable[[Any], str]) -> Any:
+    """The old state with all of the new one that leaves its text as it is, such as that an act was made."""
     if not isinstance(after, Struct) or type(before) is not type(after):
         return before
+    text = shown(before)
     for name in after.__struct_fields__:
-        put, was = partial(_put, after, name), getattr(before, name)
-        if shown(put(was)) != shown(after):
-            after = put(_undone(was, getattr(after, name), lambda part, put=put: shown(put(part))))
-    return after
 
+        def put(value: Any, state: Any = before, name: str = name) -> Any:
+            return structs.replace(state, **{name: value})
 
-def _put(state: Any, name: str, value: Any) -> Any:
-    return structs.replace(state, **{name: value})
+        was, now = getattr(before, name), getattr(after, name)
+        before = put(_with_what_is_not_shown(was, now, lambda value, put=put: shown(put(value))))
+        with suppress(Exception):  # of parts that do not go together
+            before = put(now) if shown(put(now)) == text else before
+    return before
 
 
 def _compiled(name: str, patterns: list[str] | None, flags: int = 0) -> list[Any]:

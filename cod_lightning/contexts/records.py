@@ -83,12 +83,12 @@ class NaturalRecordWording(Wording):
         )
 
     def size(self, text: str) -> int:
-        """About as many tokens as the text takes: one for four letters, or for a word where words are shorter.
+        """About as many tokens as the text takes: one for four bytes, or for a word where words are shorter.
 
         >>> NaturalRecordWording().size("a b c d"), NaturalRecordWording().size("x" * 400)
         (4, 100)
         """
-        return max(len(text.split()), len(text) // 4)
+        return max(len(text.split()), len(text.encode("utf-8", "replace")) // 4)
 
     def parts(self, note: str) -> list[str]:
         """The note as records."""
@@ -176,12 +176,13 @@ def _outcome(episode: Episode) -> tuple[float | None, bool | None]:
 
 
 def _shortened(text: str, most: int | None) -> str:
-    """The text, its middle cut out where it has over `most` tokens of four letters.
+    """The text, its middle cut out where it has over `most` tokens of four bytes.
 
     >>> _shortened("abcdefghijklmnopqrstuvwxyz", 3)
     'abcd [...] wxyz'
     """
-    if most is None or len(text) <= 4 * most + len(_CUT):
+    letters = len(text) if most is None else 4 * most * len(text) // max(1, len(text.encode("utf-8", "replace")))
+    if len(text) <= letters + len(_CUT):
         return text
-    half = max(1, (4 * most - len(_CUT) + 3) // 2)
+    half = max(1, (letters - len(_CUT) + 3) // 2)
     return f"{text[:half]}{_CUT}{text[-half:]}"

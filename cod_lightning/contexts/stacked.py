@@ -137,14 +137,7 @@ class StackedContext(ContextMechanism):
         ConfigError: For fewer parts, several of one class, two that answer within tasks, or one that replaces their history.
     """
 
-    companions = (
-        StackedEntries,
-        StackedScripted,
-        StackedInTask,
-        StackedBudget,
-        StackedWords,
-        StackedStored,
-    )
+    companions = (StackedEntries, StackedScripted, StackedInTask, StackedBudget, StackedWords, StackedStored)
 
     State: ClassVar[type[Struct]] = StackedState
 

@@ -47,10 +47,7 @@ class WordedWords(Words[W]):
 class WordedContext(ContextMechanism):
     """A mechanism with a wording."""
 
-    companions = (
-        WordedScripted,
-        WordedWords,
-    )
+    companions = (WordedScripted, WordedWords)
 
     wording: Any
     """`natural` or `compact`, as `protocol` says."""

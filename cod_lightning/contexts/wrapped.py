@@ -3,15 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.contexts.base import (
-    ContextMechanism,
-    Prepared,
-    Scripted,
-    Stored,
-    TokenView,
-    UpdateDialogue,
-    beside,
-)
+from cod_lightning.contexts.base import ContextMechanism, Prepared, Scripted, Stored, TokenView, UpdateDialogue, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import readable
 from cod_lightning.types import Episode

@@ -21,6 +21,11 @@ class Baseline(ABC):
         """Whether a single lifecycle of a pack has no advantages."""
         return True
 
+    @property
+    def of_equals(self) -> float:
+        """Advantage of siblings that all do equally well."""
+        return 0.0
+
     @abstractmethod
     def __call__(self, returns: PerEpisode) -> PerEpisode:
         """Advantages: return minus baseline where both are known, else 0 and not valid. A column, [:, :, e], is compared."""
@@ -85,6 +90,10 @@ class AsymRE(Baseline):
 
     shift: NotPositive = -0.1
     """Added to the mean, in units of reward; at most 0."""
+
+    @property
+    def of_equals(self) -> float:
+        return -self.shift
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
         total, count = sums(returns)

@@ -115,6 +115,8 @@ class Credited:
     """Where there is an advantage: the episode's return is known, and that of a sibling."""
     tilted: Float[Tensor, " F"]
     """After the reweighting."""
+    of_equals: Float[Tensor, " F"] | float = 0.0
+    """What each value would be if all siblings did equally well."""
     temperature: float = 0.0
     """RED's; 0 where it left the advantages alone."""
     filtered: bool = False
@@ -125,8 +127,8 @@ class Credited:
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
-        """Whether any episode of a pack has an advantage: where all siblings do equally well, none has."""
-        return self._of_packs(self.values.abs() > NO_ADVANTAGE)
+        """Whether siblings differ in any episode of a pack."""
+        return self._of_packs((self.values - self.of_equals).abs() > NO_ADVANTAGE)
 
     @property
     def advantages(self) -> Float[Tensor, " F"]:
@@ -203,7 +205,9 @@ def credited(
         divisor = divisor.clone()
         for entries, there, of in by_packs(table, returns):
             divisor[entries[there]] = deviation(own, of, scale).expand_as(of.values)[there]
-    values = divided(values, torch.cat([divisor, divisor[table.parent[num:]]]))
+    divisor = torch.cat([divisor, divisor[table.parent[num:]]])
+    of_equals = torch.where(valid & (table.parent < 0), baseline.of_equals, 0.0)
+    values, of_equals = divided(values, divisor), divided(of_equals, divisor)
     tilted, temperature = values, 0.0
     if reweight is not None:  # as if all were one lifecycle, which is all that RED's sum sees
         as_one = (one.view(1, 1, -1) for one in (values, table.action_counts, valid))
@@ -214,6 +218,7 @@ def credited(
         values=values,
         valid=valid,
         tilted=tilted.flatten(),
+        of_equals=of_equals,
         temperature=temperature,
         filtered=filtered,
         criticised=chosen if criticised else None,

@@ -11,19 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from msgspec import structs
 
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
-from cod_lightning.errors import DataError, EnvironmentFailure, note_fault
+from cod_lightning.errors import ConfigError, DataError, EnvironmentFailure, note_fault
 from cod_lightning.lifecycles import Agent, Ask, Written
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+
+_Keep = Callable[[float, Episode], None]
 
 
 class DeployedAgent:
@@ -48,6 +50,8 @@ class DeployedAgent:
         self._resumed = False
         self._left: tuple[str | None, Any] = (None, None)
         """The state that the latest episode left, as it was dumped and as it is."""
+        self._written: Episode | None = None
+        """A text that was stored before the process died, and whose task was not."""
 
     @property
     def context(self) -> str:
@@ -70,6 +74,8 @@ class DeployedAgent:
         self._resumed = True
         if last is not None and last.episode.kind is EpisodeKind.SOLVE:
             self._finish(last, tasks[-1])
+        elif last is not None and last.episode.kind is EpisodeKind.WRITE:
+            self._written = last.episode
 
     def solve(self, task: Task) -> Episode:
         """Solve the task and do what the program has after it; returns the solve episode."""
@@ -88,7 +94,7 @@ class DeployedAgent:
 
     def _finish(self, last: StoredEpisode, task: Task) -> None:
         """What the program has after a task that was stored before the process died."""
-        if last.episode.status is EpisodeStatus.FAILED:
+        if last.episode.reward is None:
             return
         state = self._state()
         self._play(task, last.episode.position, structs.replace(last.episode, state_before=state, state_after=state))
@@ -96,12 +102,14 @@ class DeployedAgent:
     def _play(self, task: Task, position: int, solved: Episode | None = None) -> list[Episode]:
         """What the program has at this task, each episode in the store as it ends; with `solved`, what comes after that."""
         life = self.life
-        life.name, life.state, life.index, life.tasks = f"deploy/{task.id}", self._state(), 0, {position: task}
+        life.name, life.index, life.tasks = f"deploy/{task.id}", 0, {position: task}
+        life.state = self._state() if solved is None else solved.state_after
         if position or solved is not None:
             life.described = life.state
         before, after = ([Task(id=str(n), seed=n, spec=None) for n in of] for of in (range(position), [position + 1]))
         pack = Pack(id="deploy", split=Split.TRAIN, world_seed=0, tasks=(*before, task, *after))
-        here = _OneTask(life, position, solved, partial(self._keep, task))
+        here = _OneTask(life, position, solved, self._written, partial(self._keep, task))
+        self._written = None
 
         async def run() -> None:
             life.begin()
@@ -136,13 +144,11 @@ class DeployedAgent:
     def _replay(self, task: Task, stored: StoredEpisode) -> None:
         """Play a task again with its responses: environment and mechanism are deterministic, or not those of then."""
         episode, env = stored.episode, self.life.env
-        if episode.status is EpisodeStatus.FAILED:
+        if episode.reward is None:
             return
         assert env is not None, "an agent lives in one environment"
-        recorded = replace(self.setting.sampler, engine=Recorded(episode.turns))
-        setting = replace(self.setting, sampler=recorded, by_kind={})
         state = self._state(self.store.version(stored.context_version))
-        name = f"replay of task {episode.position}"
+        name, setting = f"replay of task {episode.position}", _recorded(self.setting, episode)
         again = asyncio.run(run_solve_episode(env, task, state, setting, name, episode.position))
         seen, shown = ([*(turn.observation for turn in one.turns), one.feedback] for one in (episode, again))
         if shown != seen:
@@ -158,6 +164,11 @@ class _Later(Exception):
     """The program is at the task after this one."""
 
 
+def _recorded(setting: Setting, episode: Episode) -> Setting:
+    """The setting in which the policy says once more what it said in this episode."""
+    return replace(setting, sampler=replace(setting.sampler, engine=Recorded(episode.turns)), by_kind={})
+
+
 def _earlier(kind: EpisodeKind, position: int) -> Episode:
     """An episode that was played before, whose outcome no longer matters."""
     return Episode(kind=kind, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False)
@@ -168,10 +179,8 @@ class _OneTask(Agent):
 
     sibling = 0
 
-    def __init__(
-        self, life: Life, position: int, solved: Episode | None, keep: Callable[[float, Episode], None]
-    ) -> None:
-        self._life, self._here, self._solved, self._keep = life, position, solved, keep
+    def __init__(self, life: Life, position: int, solved: Episode | None, written: Episode | None, keep: _Keep) -> None:
+        self._life, self._here, self._solved, self._written, self._keep = life, position, solved, written, keep
         self._position = 0
         """Of the next solve episode."""
         self.played: list[Episode] = []
@@ -189,9 +198,17 @@ class _OneTask(Agent):
     async def write(self, task: Task, ask: Ask, **how: Any) -> Written:
         if self._is_over(self._position):
             return Written(_earlier(EpisodeKind.WRITE, self._position), None)
-        self._life.position, began = self._position, time.time()
-        written = await self._life.write(task, ask, **how)
-        self._add(began, written.episode)
+        life, known, self._written = self._life, self._written, None
+        life.position, began = self._position, time.time()
+        if known is None:
+            written = await life.write(task, ask, **how)
+            self._add(began, written.episode)
+            return written
+        life.failed = known.status is EpisodeStatus.FAILED
+        setting, life.setting = life.setting, _recorded(life.setting, known)
+        written = await life.write(task, ask, **how)
+        life.setting = setting
+        self.played.append(known)
         return written
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
@@ -203,9 +220,9 @@ class _OneTask(Agent):
             self._add(began, episode)
         return episode
 
-    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+    def fork(self, *how: Any, **more: Any) -> None:
         if self._position == self._here and self._solved is None:
-            self._life.fork(task, kind, context)
+            self._life.fork(*how, **more)
 
     async def attempts(self) -> Sequence[Episode]:
         return await self._life.attempts()
@@ -219,6 +236,9 @@ class _OneTask(Agent):
         return over
 
     def _add(self, began: float, episode: Episode) -> None:
-        if episode.status is not EpisodeStatus.SKIPPED:
+        if any((one.kind, one.position) == (episode.kind, episode.position) for one in self.played):
+            expected = f"a program with one {episode.kind} episode a task in `deploy`"
+            raise ConfigError("data.program", type(self._life.setting.program).__name__, expected, "Choose another.")
+        if episode.status is not EpisodeStatus.SKIPPED or episode.kind is EpisodeKind.SOLVE:
             self._keep(began, episode)
             self.played.append(episode)

@@ -116,14 +116,17 @@ class Agent(Protocol):
         """
         ...
 
-    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+    def fork(
+        self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own", note: str = ""
+    ) -> None:
         """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
 
-        It begins with the agent's own context, with the one before the latest rewrite, or with none.
+        It begins with the agent's own context, with the one before the latest rewrite, or with none; `note` is as in `solve`.
         """
 
     async def attempts(self) -> Sequence[Episode]:
-        """Those that began beside the latest solve episode, once they have ended; `rewrite` takes one in place of that episode."""
+        """Those that began beside the latest solve episode, with its context, once they have ended; `rewrite` takes one in place of
+        that episode."""
         return ()
 
 

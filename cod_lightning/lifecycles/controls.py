@@ -37,16 +37,16 @@ class _Controlled:
         return getattr(self._agent, name)
 
     async def solve(self, task: Task, **more: Any) -> Episode:
-        context = self._context()
+        how = self._how()
         self._position += 1
-        if self._contexts is not None and context is None:
+        if how.get("context", how) is None:
             return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, **more | {"shown": self._shown, "context": context})
+        return await self._agent.solve(task, **more | how)
 
-    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+    async def write(self, task: Task, ask: Ask, **more: Any) -> Written:
         if not self._writes and not ask.scripted:
             return Written.skipped(self._position)
-        return await self._agent.write(task, ask, shown=self._shown, context=self._context())
+        return await self._agent.write(task, ask, **more | self._how())
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         return await self._agent.rewrite(solved, skip=skip or self._contexts is not None)
@@ -54,6 +54,8 @@ class _Controlled:
     def fork(self, *_: Any, **__: Any) -> None:
         """No attempt."""
 
-    def _context(self) -> Any:
-        """What the next task begins with; None: its own, or that it is left out."""
-        return None if self._contexts is None else next(iter(self._contexts[self._position :]), None)
+    def _how(self) -> dict[str, Any]:
+        """How the next task is played in place of how its program has it; a context of None leaves it out."""
+        how: dict[str, Any] = {} if self._shown is Shown.OWN else {"shown": self._shown}
+        given = None if self._contexts is None else {"context": next(iter(self._contexts[self._position :]), None)}
+        return how | (given or {})

@@ -170,8 +170,7 @@ class ActsContext(NotebookContext):
         read = [one.number for one in operations if one.kind is OperationKind.READ]
         missing = tuple(f"read {number}: there is no entry {number}" for number in read if number not in numbers)
         latest = _latest(state, now.entries, read)
-        edited = structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=latest)
-        edited = self._opened(edited)
+        edited = self._opened(structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=latest))
         return structs.replace(edited, seen=tuple(dict.fromkeys((*state.seen, *edited.opened))))
 
     def _opened(self, state: ActsState) -> ActsState:

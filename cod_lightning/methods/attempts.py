@@ -27,7 +27,7 @@ Shows = Literal["own", "previous", "empty"]
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempted(Program):
-    """A program some of whose tasks are attempted again beside it, from the moment at which they begin."""
+    """A program some of whose tasks, the first time that it plays them, are attempted beside it, from the moment they begin."""
 
     kind: ClassVar[AttemptKind]
     """Of all its attempts."""
@@ -108,10 +108,10 @@ class _Attempting:
         return getattr(self._agent, name)
 
     async def solve(self, task: Task, **more: Any) -> Episode:
-        of, position = self._of, self._position
+        of, position, again = self._of, self._position, more.get("again", False)
         drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
-        for shows in of.forks(position, self._rewritten) if position and drawn else ():
-            self._agent.fork(task, of.kind, shows)
+        for shows in of.forks(position, self._rewritten) if position and drawn and not again else ():
+            self._agent.fork(task, of.kind, shows, more.get("note", ""))
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 

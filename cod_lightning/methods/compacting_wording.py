@@ -1,51 +1,34 @@
 """How a task is summarised: what asks for the summary, and how it is shown."""
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 from cod_lightning.contexts.inside_wording import CompactResumed, NaturalResumed
 from cod_lightning.contexts.worded import Wording
 
 
-class SummaryWording(Wording, ABC):
-    """How the history of a task is asked for as a summary, within the task, and how the summary is shown."""
-
-    def __init__(self, summary_budget: int) -> None:
-        self.summary_budget = summary_budget
-
-    @property
-    @abstractmethod
-    def request(self) -> str:
-        """What asks for a summary; it follows the latest observation."""
-
-    @abstractmethod
-    def inject(self, rules: str, summary: str) -> str:
-        """The rules, and the summary of the task so far where there is one."""
-
-
-class NaturalSummary(NaturalResumed, SummaryWording):
+class NaturalSummary(NaturalResumed, Wording):
     """For language models."""
 
-    @property
-    def request(self) -> str:
-        return (
+    def __init__(self, summary_budget: int) -> None:
+        self.request = (
             "\n\nDo not answer this observation yet. Your turns so far in this task are about to be removed, to make room. "
             "Summarise them first: what you found out, what you did and with what effect, and what you plan. You will see the "
             "rules, how the task began, your summary and the latest observation, and nothing else.\n\nAnswer with the summary "
             "alone, at most "
-            f"{self.summary_budget} tokens."
+            f"{summary_budget} tokens."
         )
+        """What asks for a summary; it follows the latest observation."""
 
     def inject(self, rules: str, summary: str) -> str:
+        """The rules, and the summary of the task so far where there is one."""
         return f"{rules}\n\n## Your summary of this task so far\n{summary}" if summary else rules
 
 
-class CompactSummary(CompactResumed, SummaryWording):
+class CompactSummary(CompactResumed, Wording):
     """For tiny policies: `OBSERVATION summary`, answered by facts."""
 
-    @property
-    def request(self) -> str:
-        return " summary"
+    def __init__(self, summary_budget: int) -> None:
+        self.request = " summary"
 
     def inject(self, rules: str, summary: str) -> str:
         return f"{rules} {summary}".strip()

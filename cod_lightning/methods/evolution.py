@@ -27,13 +27,14 @@ from cod_lightning.rollout.boundaries import FAULTS, crossing
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, StopReason
 
 _ABOUT = (
     "The record that you are shown is of several agents, each in an environment of its own: what is hidden differs between them, "
     "and will be different again for the agents that begin with what you write now. So write what helps in all of them, such as "
     "how to find out, how to answer and what to note; leave out what was true in one."
 )
+_FULL = "the record of the round's packs and the answer fill the policy's window; play fewer (--round_packs)"
 _MISSING = "rewards are missing in all of the round's packs"
 
 
@@ -111,7 +112,9 @@ class Evolution:
         except FAULTS as error:
             return Round(parent=parent, refused=described(error))
         if not update.success:
-            return Round(parent=parent, refused=update.error or update.feedback or f"the answer was {update.status}")
+            full = update.turns and update.turns[-1].stop is StopReason.WINDOW
+            why = update.error or (_FULL if full else update.feedback) or f"the answer was {update.status}"
+            return Round(parent=parent, refused=why)
         text = update.context_after
         if text in (one.text for one in self.candidates):
             return Round(parent=parent, text=text, refused="it is a candidate already")
@@ -144,7 +147,7 @@ class Evolution:
         closed = bool(beside(self.setting.env, Vocabulary).words())
         record = Episode(
             kind=EpisodeKind.SOLVE,
-            position=0,
+            position=-1,  # what it writes comes before the first task
             status=EpisodeStatus.COMPLETED,
             turns=tuple(turn for one in solves for turn in one.turns),
             reward=sum(rewards) / len(rewards),
@@ -154,6 +157,7 @@ class Evolution:
             context_after=begun.text,
             state_before=begun.state,
             state_after=begun.state,
+            reward_hidden=any(one.reward_hidden for one in solves),
         )
         env = _Several(copy.deepcopy(self.setting.env))
         try:
@@ -172,8 +176,9 @@ class _Several(WrappedWorld):
 
 
 def _ended(solved: Episode) -> str:
-    reward = "missing" if solved.reward is None else f"{solved.reward:.3f}"
-    return f"Task {solved.position + 1}, {len(solved.turns)} steps, reward {reward}: {solved.feedback}"
+    known = "missing" if solved.reward is None else f"{solved.reward:.3f}"
+    reward = "" if solved.reward_hidden else f", reward {known}"
+    return f"Task {solved.position + 1}, {len(solved.turns)} steps{reward}: {solved.feedback}"
 
 
 def drawn_parent(scores: Float[np.ndarray, "C P"], rng: random.Random) -> int:

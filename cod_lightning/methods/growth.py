@@ -32,7 +32,7 @@ class Growth(PackSource):
         max_turns: list[Count] | None = None,
     ) -> None:
         self.rollouts_per_stage = rollouts_per_stage
-        self.num_tasks, self.max_turns = num_tasks, max_turns
+        self.num_tasks, self.max_turns, self.sizes = num_tasks, max_turns, num_tasks or ()
         self.num_rollouts = 0
         """Rollouts that are over."""
 

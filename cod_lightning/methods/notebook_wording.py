@@ -11,13 +11,12 @@ Compact: `<ops> add 2=green ; replace #3 1=red ; delete #5 </ops>`.
 """
 
 import re
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, NaturalOperations, OperationsWording
+from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, NaturalOperations
 from cod_lightning.contexts.hint_wording import fenced, suggested_length
 from cod_lightning.types import Episode, Message, Role
 
@@ -46,29 +45,7 @@ class Operation:
     """Why it cannot be read, if so; `text` is then what was written."""
 
 
-class NotebookWording(OperationsWording):
-    """How entries are shown, how operations are asked for, read and refused."""
-
-    @abstractmethod
-    def inject(self, rules: str, entries: Sequence[str]) -> str:
-        """System text of a solve episode."""
-
-    @abstractmethod
-    def ask(
-        self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int
-    ) -> Asked:
-        """System and user message of an update episode."""
-
-    @abstractmethod
-    def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
-        """The entries that a dialogue of `ask` shows."""
-
-    @abstractmethod
-    def refuse(self, refused: Sequence[str]) -> str:
-        """The user message that says which operations were refused."""
-
-
-class NaturalNotebook(NaturalOperations, NotebookWording):
+class NaturalNotebook(NaturalOperations):
     """For language models; text of others stands between fences that it cannot close."""
 
     start, end = "--- Start of operations ---", "--- End of operations ---"
@@ -85,6 +62,7 @@ class NaturalNotebook(NaturalOperations, NotebookWording):
     }
 
     def inject(self, rules: str, entries: Sequence[str]) -> str:
+        """System text of a solve episode."""
         parts = [rules]
         if entries:
             listed = "\n".join(f"- {text}" for text in entries)
@@ -98,6 +76,7 @@ class NaturalNotebook(NaturalOperations, NotebookWording):
     def ask(
         self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int
     ) -> Asked:
+        """System and user message of an update episode."""
         about = [
             f"{self.opens} You do not solve a task now. Your job is to edit the notebook that you will be shown in the tasks "
             "to come.",
@@ -113,11 +92,12 @@ class NaturalNotebook(NaturalOperations, NotebookWording):
         return self.asking(about, {"Entries": listed, "Refused operations of the last edit": refused}, rules, episode)
 
     def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
-        """The lines of the first fence."""
+        """The entries that a dialogue of `ask` shows: the lines of the first fence."""
         lines = messages[1].content.partition("# Record of the task")[0].splitlines()
         return [(int(found[1]), found[2]) for line in lines if (found := self._entry.fullmatch(line))]
 
     def refuse(self, refused: Sequence[str]) -> str:
+        """The user message that says which operations were refused."""
         return (
             f"These operations were refused; all others are done.\n{fenced(chr(10).join(refused))}\n"
             "Write further operations between the two lines, or `keep`."
@@ -141,7 +121,7 @@ class NaturalNotebook(NaturalOperations, NotebookWording):
         return Operation(kind, number, entry)
 
 
-class CompactNotebook(CompactOperations, NotebookWording):
+class CompactNotebook(CompactOperations):
     """For tiny policies: `notebook #1 FACT #2 FACT | FEEDBACK`, answered by `<ops> OPERATION ; OPERATION </ops>`.
 
     An entry is one word, or several of the world's words between two marks; the trajectory is left out, because the world's
@@ -193,4 +173,4 @@ class CompactNotebook(CompactOperations, NotebookWording):
         return Operation(OperationKind.KEEP if found["gone"] is None else OperationKind.DELETE, int(found["gone"] or 0))
 
 
-WORDINGS: dict[str, type[NotebookWording]] = {"natural": NaturalNotebook, "compact": CompactNotebook}
+WORDINGS: dict[str, Any] = {"natural": NaturalNotebook, "compact": CompactNotebook}

@@ -20,7 +20,7 @@ class RecordedGroups(PackSource):
     """Packs 0, 1, 2, ... as the environment draws them; their lifecycles are read from transcripts, and the engine plays none.
 
     Tokens are trained on as they were sampled, with the log-probs of the policy that sampled them: the loss's ratio, or
-    `model.mismatch`, corrects for its age.
+    `model.mismatch`, corrects for its age. Rewards are those that were recorded: `data.rewards` has no say in them.
 
     Source: IMPALA (arXiv 1802.01561), whose actors write trajectories with their own policy's probabilities, for a learner
     elsewhere. What differs: the learner takes whole groups in the order of packs, and its loss corrects in place of V-trace.

@@ -72,7 +72,7 @@ class Revisits(PackSource):
         self.by: Worth = by
         self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
         self.solved_min, self.solved_max = solved_min, solved_max
-        self.needs_contexts = back == "continued"
+        self.needs_contexts, self.pack_size = back == "continued", 0
         self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
         """Worth, and what was played, by category and index; those played last come last."""
         self.num_seen = 0
@@ -82,6 +82,7 @@ class Revisits(PackSource):
         """Mean worth of the latest rollout's new packs, and of those that came back."""
 
     def check(self, env: TextEnv, pack_size: int) -> None:
+        self.pack_size = pack_size
         if self.back == "continued" and beside(env, Variants).without_world_memory() is not env:
             expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
             remedy = "Switch the environment's memory off, or choose another."
@@ -120,12 +121,7 @@ class Revisits(PackSource):
 
     def state_dict(self) -> dict[str, Any]:
         kept = [[value, asdict(choice)] for value, choice in self.kept.values()]
-        return {
-            "kept": kept,
-            "num_seen": self.num_seen,
-            "num_revisits": self.num_revisits,
-            "latest": dict(self.latest),
-        }
+        return {"kept": kept, "num_seen": self.num_seen, "num_revisits": self.num_revisits, "latest": dict(self.latest)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         choices = [(float(value), PackChoice(**plain)) for value, plain in state_dict["kept"]]
@@ -137,18 +133,18 @@ class Revisits(PackSource):
         """That pack as what it comes back; `visit` is a number that no other pack of the run has."""
         if self.back == "continued":
             return replace(choice, visit=visit)
-        return PackChoice(
-            choice.index, choice.category, visit=visit, near=self.candidates if self.back == "near" else 0
-        )
+        near = self.candidates if self.back == "near" else 0
+        return PackChoice(choice.index, choice.category, visit=visit, near=near)
 
     def _continued(self, choice: PackChoice, contexts: Sequence[Sequence[str | None]]) -> PackChoice:
-        """The pack from the task on at which some sibling had written something; as it was played, where none had."""
-        places = [(n, text) for life in contexts for n, text in enumerate(life) if n and text is not None]
+        """The pack from a task on at which a sibling that solved each once had written something; else as it was played."""
+        once = [life for life in contexts if len(life) == self.pack_size]
+        places = [(n, text) for life in once for n, text in enumerate(life) if n and text is not None]
         if not places:
             return choice
         rng = random.Random(derive_seed("continued", self.seed, choice.index, choice.visit))
         position, context = rng.choice(places)
-        return replace(choice, begin=(choice.begin + position) % len(contexts[0]), context=context)
+        return replace(choice, begin=(choice.begin + position) % self.pack_size, context=context)
 
 
 def worth(

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cod_lightning.contexts.base import (
-    Spoken,
-)
+from cod_lightning.contexts.base import Spoken
 from cod_lightning.contexts.retrieval import words_of
 from cod_lightning.contexts.worded import WordedScripted
 from cod_lightning.methods.skills_wording import NONE, Skill, SkillOperation

@@ -2,7 +2,7 @@
 
 Source: the naive baseline of Continual Learning Bench (arXiv 2606.05661), where a model that sees its whole history gained more
 from experience than memory systems did. Differs: a policy may be trained with it, a task is dropped whole, and the budget is
-estimated, since no tokenizer is at hand after a task: four letters a token in natural text, a word a token in the compact protocol.
+estimated, since no tokenizer is at hand after a task: four bytes a token in natural text, a word a token in the compact protocol.
 """
 
 from typing import ClassVar, Literal
@@ -58,8 +58,8 @@ class TranscriptContext(RecordContext):
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
-        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept, nor are
-            those before it. It has to be below the policy's window, where the rules, the task and its responses need room, too.
+        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept. It has
+            to be below the policy's window, where the rules, the task and its responses need room, too.
     """
 
     companions = (TranscriptBudget, TranscriptEntries, TranscriptScripted, *RecordContext.companions)
@@ -78,12 +78,11 @@ class TranscriptContext(RecordContext):
 
     def feedback(self, state: TranscriptState, episode: Episode) -> TranscriptState:
         record = self.wording.record(episode, state.num_tasks, None)
-        records = (*state.records, record)
-        kept = self._fitting(records)
-        why = f"over the budget of {self.budget} tokens with the tasks after it"
-        gone = {one.key: why for one in records[: len(records) - len(kept)]}
-        if not kept:
-            gone[record.key] = f"alone over the budget of {self.budget} tokens"
+        records, over = (*state.records, record), f"over the budget of {self.budget} tokens"
+        if kept := self._fitting(records):
+            gone = {one.key: f"{over} with the tasks after it" for one in records[: len(records) - len(kept)]}
+        else:
+            kept, gone = state.records, {record.key: f"alone {over}"}
         return TranscriptState(kept, state.num_tasks + 1, gone)
 
     def _fitting(self, records: tuple[Record, ...]) -> tuple[Record, ...]:

@@ -46,7 +46,7 @@ def mismatch_figures(sums: Mapping[str, float], *, ahead: bool = False) -> dict[
 
 
 class MismatchCorrection(ABC):
-    """Weights for sampled tokens, which multiply their advantages. Denominators stay as they are."""
+    """Weights of sampled tokens. They multiply advantages, in vain where a loss sees signs alone, as `NFT`; denominators stay."""
 
     level: ClassVar[Level] = "token"
     """What has one weight."""

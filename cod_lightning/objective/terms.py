@@ -94,6 +94,11 @@ class _Divergence(LossTerm):
     def needs(self) -> tuple[str, ...]:
         return (self.to,)
 
+    def _others(self, inputs: TermInputs) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"], int]:
+        """The other model's log-probs of action tokens, 0 where it gave none; which it gave, and how many it did not."""
+        known = inputs.action_mask & inputs.scores[self.to].isfinite()
+        return torch.where(known, inputs.scores[self.to], 0.0), known, int(inputs.action_mask.sum() - known.sum())
+
 
 @dataclass(frozen=True, kw_only=True)
 class KL(_Divergence):
@@ -123,10 +128,8 @@ class KL(_Divergence):
         return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        other = inputs.scores[self.to]
-        known = inputs.action_mask & other.isfinite()
-        value = kl_to_reference(inputs.policy_logprobs, torch.where(known, other, 0.0), known, self.estimator)
-        num_missing = int(inputs.action_mask.sum() - known.sum())
+        other, known, num_missing = self._others(inputs)
+        value = kl_to_reference(inputs.policy_logprobs, other, known, self.estimator)
         return TermSums(loss=value, logged=float(value.detach()), num_missing=num_missing)
 
 
@@ -154,12 +157,12 @@ class JSD(_Divergence):
         return f"jsd_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        known, log_ratio = _log_ratio(inputs, self.to)
+        other, known, num_missing = self._others(inputs)
+        log_ratio = torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(_LARGEST)
         log_mixed = torch.logaddexp(log_ratio + math.log(self.beta), torch.full_like(log_ratio, math.log1p(-self.beta)))
         value = self.beta * log_ratio.exp() * (log_ratio - log_mixed) - (1 - self.beta) * log_mixed
         pull = torch.where(known, -(1 - self.beta) * log_mixed, 0.0)
         loss = (pull * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
-        num_missing = int(inputs.action_mask.sum() - known.sum())
         return TermSums(loss=loss, logged=float(value[known].sum()), num_missing=num_missing)
 
 
@@ -212,13 +215,6 @@ def means(terms: Sequence[LossTerm], sums: Mapping[str, float], num_tokens: floa
             if missing < num_tokens:
                 found[term.logged_as] = sums[term.logged_as] / (num_tokens - missing)
     return found
-
-
-def _log_ratio(inputs: TermInputs, to: str) -> tuple[Bool[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """Which action tokens have a score, and there the other model's log-prob less the policy's (nats, 30 at most); else 0."""
-    other = inputs.scores[to]
-    known = inputs.action_mask & other.isfinite()
-    return known, torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(_LARGEST)
 
 
 def kl_to_reference(

@@ -150,10 +150,12 @@ class Life:
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
-        ended = [(await begun).episode for begun in self.forks]
-        return [one for one in ended if one.position == self.position - 1]
+        with_context = [one.episode for begun in self.forks if (one := await begun).kind is AttemptKind.SAME_CONTEXT]
+        return [one for one in with_context if one.position == self.position - 1]
 
-    def fork(self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own") -> None:
+    def fork(
+        self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own", note: str = ""
+    ) -> None:
         if self.failed:
             return
         position, mechanism = self.position, self.setting.mechanism
@@ -169,7 +171,7 @@ class Life:
             if isinstance(env, BaseException):
                 raise env
             try:
-                episode = await run_solve_episode(env, task, state, self.setting, who, position)
+                episode = await run_solve_episode(env, task, state, self.setting, who, position, note=note)
                 return after_feedback(mechanism, await self._scored(episode, task))
             finally:
                 await closed(env, self.setting.sampler.deadlines.episode_s)

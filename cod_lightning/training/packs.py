@@ -78,6 +78,8 @@ class PackSource(ABC):
     """Of the environment; `start` sets them."""
     seed: int = 0
     """Of the run; `start` sets it."""
+    sizes: Sequence[int] = ()
+    """Tasks that a pack may have, beside `data.pack_size`."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
     num_waiting: int = 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from cod_lightning.credit.baselines import Accepted, GroupMean, LeaveOneOut, TermsAlone
+from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Credited
 from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
@@ -120,6 +120,17 @@ def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_i
     longer = replace(table, action_counts=torch.where(its, table.action_counts, 10_000))
     tilted, same = (credited(t, TaskCredit(), GroupMean(), reweight=reweight, kinds=(kind,)) for t in (table, longer))
     assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
+
+
+@each("scale", ["none", "group", "batch"])
+def test_a_pack_whose_siblings_do_equally_well_is_filtered_whatever_a_shifted_baseline_gives_it(scale):
+    rewards = torch.tensor([[[0.7, 0.0, 0.7]] * 3, [[0.7, 0.0, 0.7], [0.7, 0.0, 0.7], [0.0, 0.0, 0.7]]])
+    valid = torch.ones_like(rewards, dtype=torch.bool)
+    table = CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=torch.tensor([0, 1, 0]))
+    found = credited(table, TaskCredit(), AsymRE(shift=-0.3), scale).whole
+    assert found.packs_with_signal.tolist() == [False, True]
+    assert found.figures()["train/zero_variance_packs"] == 0.5
+    assert (found.values[:9].abs().max() > 0) == (scale != "group"), "without a filter they are imitated"
 
 
 @each("filtered", [False, True])

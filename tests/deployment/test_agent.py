@@ -16,10 +16,10 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import DataError
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
@@ -392,6 +392,92 @@ def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, p
     assert again.solve(pack.tasks[2]).position == 2
     stored = [(one.episode.kind.value, one.episode.position) for one in again.store.episodes()]
     assert stored == [(kind, position) for position in range(3) for kind in kinds]
+
+
+@each("kind", [EpisodeKind.SOLVE, EpisodeKind.UPDATE])
+@each("mechanism", [MECHANISM, SkillsContext()])
+def test_the_record_of_an_agent_that_died_between_two_episodes_is_that_of_one_that_did_not(tmp_path, mechanism, kind):
+    def die(episode):
+        if episode.kind is kind and episode.position == 3:
+            raise InterruptedError
+
+    agent, pack = _agent(tmp_path / "died", mechanism=mechanism, on_episode=die)
+    for task in pack.tasks[:3]:
+        agent.solve(task)
+    with pytest.raises(InterruptedError):
+        agent.solve(pack.tasks[3])
+    lives = [_went_on(tmp_path / name, 6, None, mechanism) for name in ("died", "whole")]
+    episodes, others = ([one.episode for one in of.store.episodes()] for of in lives)
+    assert episodes == others
+
+
+PLAN = PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: ")
+
+
+def test_an_agent_that_died_between_a_plan_and_its_task_is_shown_that_plan(tmp_path):
+    class Dies(Exception):
+        pass
+
+    def die(episode):
+        if episode.kind is EpisodeKind.WRITE:
+            raise Dies
+
+    agent, pack = _agent(tmp_path / "died", program=PLAN)
+    agent.solve(pack.tasks[0])
+    agent._on_episode = die
+    with pytest.raises(Dies):
+        agent.solve(pack.tasks[1])
+    again, whole = (_agent(tmp_path / name, program=PLAN)[0] for name in ("died", "whole"))
+    again.resume(list(pack.tasks[:1]))
+    again.solve(pack.tasks[1])
+    for task in pack.tasks[:2]:
+        whole.solve(task)
+    lives = [[one.episode for one in of.store.episodes()] for of in (again, whole)]
+    assert lives[0] == lives[1]
+
+
+@each("stops", [False, True])
+def test_a_plan_that_fails_costs_its_task_alone(tmp_path, stops):
+    class Jamming(Levers):
+        def reset(self, *, seed=None, options=None):
+            if options and options["task"].id == "1":
+                raise RuntimeError("jammed")
+            return super().reset(seed=seed, options=options)
+
+    agent, pack = _agent(tmp_path, Jamming(), program=PLAN)
+    agent.solve(pack.tasks[0])
+    if stops:
+        agent._on_episode = lambda episode: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            agent.solve(pack.tasks[1])
+        agent, _ = _agent(tmp_path, Jamming(), program=PLAN)
+        agent.resume(list(pack.tasks[:1]))
+    assert agent.solve(pack.tasks[1]).status is EpisodeStatus.SKIPPED
+    agent, _ = _agent(tmp_path, Jamming(), program=PLAN)
+    agent.resume(list(pack.tasks[:2]))
+    assert agent.solve(pack.tasks[2]).reward is not None
+    assert [one is None for one in agent.store.rewards()] == [False, True, False]
+
+
+@dataclass(frozen=True)
+class PlansTwice(Program):
+    """Two texts before each task."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            await agent.write(task, Ask("\n\nPlan."))
+            await agent.write(task, Ask("\n\nPlan again."))
+            await agent.solve(task)
+
+
+def test_a_program_that_writes_twice_before_a_task_is_named_and_not_its_store(tmp_path):
+    for _ in range(2):
+        agent, pack = _agent(tmp_path, program=PlansTwice())
+        agent.resume([])
+        with pytest.raises(
+            ConfigError, match=r"data\.program is PlansTwice; expected a program with one write episode"
+        ):
+            agent.solve(pack.tasks[0])
 
 
 def test_attempts_are_made_beside_the_task_at_hand_and_beside_none_of_those_before(tmp_path, monkeypatch):

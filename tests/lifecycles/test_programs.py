@@ -17,15 +17,19 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut
 from cod_lightning.credit.credited import next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, Shown, asks, outline
+from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import (
@@ -373,6 +377,30 @@ def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_t
     known = torch.cat([batch.advantages for batch in watch.batches])
     assert known.isfinite().any()
     assert known.isnan().any(), "an episode that no sibling has at its place"
+
+
+@dataclass(frozen=True)
+class OnlyTheFirst(Program):
+    """Each task begins with what was written after the first one, and the last is shown the rules alone."""
+
+    async def __call__(self, agent, pack):
+        noted = await agent.rewrite(await agent.solve(pack.tasks[0]))
+        for task in pack.tasks[1:-1]:
+            await agent.rewrite(await agent.solve(task, context=noted.state_after))
+        await agent.solve(pack.tasks[-1], shown=Shown.RULES)
+
+
+@each(("shown", "expected"), [(Shown.OWN, [False, True, True, False]), (Shown.EMPTY, [False] * 4)])
+def test_a_control_leaves_a_program_its_own_contexts_but_for_what_it_hides(shown, expected):
+    pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
+    sampler = scripted_sampler(beside(Levers(), Players).reference(Reference.SCRIPTED, pack), HintContext())
+    program = Controlled(shown=shown, program=OnlyTheFirst())
+    (group,) = run_groups([pack], 1, Setting(env=Levers(), mechanism=HintContext(), sampler=sampler, program=program))
+    (life,) = group.lifecycles
+    noted = life.updates[0].context_after
+    assert [one.context_before for one in life.solves[1:3]] == [noted, noted]
+    prompts = [sampler.chat.decode(one.turns[0].new_ids) for one in life.solves]
+    assert [noted in prompt for prompt in prompts] == expected
 
 
 @each(("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])])

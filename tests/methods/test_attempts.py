@@ -7,7 +7,9 @@ from dataclasses import replace
 import torch
 
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rewards import Reward
@@ -101,6 +103,20 @@ def test_fraction_and_positions_say_where_and_the_identity_decides():
     both = lives(live(Counterfactual(attempts=1, fraction=0.5, program=half), num_tasks=8))
     places = [[[a.episode.position for a in life.attempts if a.kind is kind] for life in both] for kind in AttemptKind]
     assert places[0] != places[1], "kinds are drawn apart"
+
+
+def test_a_task_that_the_program_plays_again_has_no_attempts_which_would_begin_with_a_later_context():
+    again = Anchored(attempts=2, fraction=1.0, program=ProposeAndSolve(solves=2, proposes=False))
+    for life in lives(live(again)):
+        assert [a.episode.position for a in life.attempts] == [2]
+
+
+@each("instead", ["previous", "empty"])
+def test_an_attempt_without_the_context_is_none_that_a_program_goes_on_from(instead):
+    program = Counterfactual(attempts=3, fraction=1.0, instead=instead, program=BestOfN(n=2))
+    for life in lives(live(program)):
+        for update in life.updates:
+            assert update.context_before == life.solves[update.position].context_before
 
 
 def test_every_attempt_has_noise_of_its_own():

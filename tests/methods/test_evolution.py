@@ -2,16 +2,21 @@
 
 import math
 import random
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.commands import evolve
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
+from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods import evolution as evolution_module
 from cod_lightning.methods.evolution import Evolution, drawn_parent
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
@@ -87,6 +92,13 @@ def test_a_rewrite_that_cannot_be_read_is_refused_with_its_reason():
     assert len(one.candidates) == 1
 
 
+def test_a_record_that_fills_the_window_is_named_as_that():
+    one = evolution()
+    one.setting = replace(one.setting, sampler=replace(one.setting.sampler, window=6000))
+    (first,) = one.rounds(1)
+    assert (one.candidates[0].mean > 0, first.refused) == (True, evolution_module._FULL)
+
+
 def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
     class Broken(Levers):
         def step(self, action):
@@ -97,6 +109,33 @@ def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
     assert first.refused == "rewards are missing in all of the round's packs"
     assert all(map(math.isnan, one.candidates[0].scores))
     assert one.best.mean == -math.inf
+
+
+@each("hides", [False, True])
+def test_a_reward_that_the_environment_hides_is_hidden_from_reflection_too(hides):
+    class Hiding(Levers):
+        traits = Traits(hides_reward=hides)
+
+    seen = []
+
+    class Watching(Weak):
+        def note(self, messages, rng):
+            seen.append("\n".join(message.content for message in messages))
+            return super().note(messages, rng)
+
+    one = evolution(env=Hiding())
+    setting, mechanism = one.setting, one.setting.mechanism
+    one.setting = replace(setting, sampler=scripted_sampler(Watching(setting.env, one.selection[0]), mechanism))
+    list(one.rounds(1))
+    (reflected,) = [text for text in seen if "several agents" in text]
+    assert ("# Reward" in reflected, "steps, reward" in reflected) == (not hides, not hides)
+
+
+def test_what_reflection_writes_is_shown_as_handed_over_before_the_first_task():
+    one = evolution(mechanism=NotebookContext(provenance=True))
+    list(one.rounds(1))
+    system = one.setting.mechanism.prepare(one.best.state, "rules", "").system
+    assert f'[handed over before the first task] "{SECRET}"' in system
 
 
 def test_it_comes_to_the_same_again():
@@ -133,3 +172,21 @@ def test_odds_go_by_the_number_of_packs_in_which_none_is_better():
     drawn = [drawn_parent(scores, random.Random(n)) for n in range(400)]
     assert 2 not in drawn
     assert 0.65 < drawn.count(0) / 400 < 0.85
+
+
+@each("written", range(3))
+def test_a_kill_before_all_of_its_files_are_there_leaves_a_folder_that_is_not_refused(tmp_path, written, monkeypatch):
+    names, write = [], evolve.write_whole
+
+    def dies(path, content):
+        if len(names) == written:
+            raise InterruptedError
+        names.append(path.name)
+        write(path, content)
+
+    monkeypatch.setattr(evolve, "write_whole", dies)
+    one = evolution()
+    with pytest.raises(InterruptedError):
+        evolve._write(tmp_path, SimpleNamespace(asked={"data": {"context": {}}}), one, [])
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
+    assert "evolution.json" not in names, "a folder with it is refused"

@@ -3,9 +3,13 @@
 import pytest
 import torch
 
+from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.growth import Growth
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.training.packs import PackOutcomes, TrainingPacks
 from tests.cases import each
 from tests.credit_tables import plain_credit
@@ -42,3 +46,10 @@ def test_a_state_goes_on_at_its_stage_and_packs_grow_no_further_than_prompts_wer
     assert packs.metrics() == {"source/num_tasks": 4}
     with pytest.raises(ConfigError, match=r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"):
         grown(0, num_tasks=[2, 5])
+
+
+def test_a_size_that_the_program_cannot_play_is_refused_before_packs_grow_to_it():
+    with pytest.raises(ConfigError, match=r"data\.program\.solves is 2; expected a divisor of the 3 tasks of a pack"):
+        RolloutDataModule(
+            Levers(), HintContext(), TransformersEngine(), ProposeAndSolve(solves=2), Growth(num_tasks=[2, 3, 4])
+        )

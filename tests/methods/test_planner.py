@@ -13,6 +13,7 @@ from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.methods.attempts import Anchored
 from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.transcript import dump, load
@@ -52,6 +53,17 @@ def test_every_turn_of_the_task_sees_the_plan_behind_the_rules_and_no_update_doe
         said = " ".join(f"rules w6 {plan.turns[0].response} {solved.context_before}".split())
         assert sum(said in " ".join(prompt.split()) for prompt in seen) >= len(solved.turns)
     assert not any("w6" in turn.observation.split()[:1] for one in life.updates for turn in one.turns)
+
+
+def test_attempts_at_a_planned_task_are_shown_its_plan():
+    lives = [
+        life for group in live(program=Anchored(program=PLAN, attempts=3, fraction=1.0)) for life in group.lifecycles
+    ]
+    for attempt, solved in (
+        (one.episode, life.solves[one.episode.position]) for life in lives for one in life.attempts
+    ):
+        assert attempt.turns[0].new_ids == solved.turns[0].new_ids
+    assert sum(len(life.attempts) for life in lives) == 4 * 3 * 2
 
 
 def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblings_plans():

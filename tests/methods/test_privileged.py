@@ -1,18 +1,26 @@
 """A teacher that sees more scores the sampled tokens after other prompts."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.methods.attempts import Anchored
+from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.privileged import OraclePrompts, PrivilegedScorer, after
+from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -57,6 +65,23 @@ def played(pack, mechanism, world, provided=None):
     program = Controlled(contexts={pack.id: provided}) if provided else setting.program
     (group,) = run_groups([pack], 1, replace(setting, program=program))
     return group, setting
+
+
+@each(
+    ("program", "refused"),
+    [
+        (PlanAndSolve(), True),
+        (BestOfN(), True),
+        (Anchored(program=PlanAndSolve()), True),
+        (Anchored(), False),
+        (ProposeAndSolve(solves=2), False),
+    ],
+)
+def test_a_program_that_shows_the_policy_what_the_teacher_would_not_see_is_refused(program, refused):
+    data = RolloutDataModule(Levers(), HintContext(), TransformersEngine(), program)
+    expected = r"model\.scorers\.teacher is PrivilegedScorer; expected none with data\.program"
+    with pytest.raises(ConfigError, match=expected) if refused else nullcontext():
+        data.check_oracle("model.scorers.teacher", "PrivilegedScorer")
 
 
 @each("protocol", ["compact", "natural"])

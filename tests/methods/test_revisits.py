@@ -163,6 +163,20 @@ def test_what_was_written_is_a_context_that_its_mechanism_loads():
     )
 
 
+def test_a_pack_continues_where_a_sibling_solved_each_task_once_since_others_places_are_no_tasks():
+    for once, expected in (["a", "b", "c"], {(1, "b"), (2, "c")}), ([], {(0, None)}):
+        found = set()
+        for seed in range(20):
+            packs = source(back="continued")
+            packs.source.seed = seed
+            choices = [choice for choice, _ in packs.draw(0, 2)]
+            contexts = [[["x"] * (SIZE + 2), once or ["x"] * (SIZE - 1)]] * 2
+            packs.observe(outcomes(choices, [[[0.0] * 3, [1.0] * 3]] * 2, contexts=contexts))
+            ((choice, pack), _) = packs.draw(2, 2)
+            found.add((choice.begin, pack.context))
+        assert found == expected
+
+
 def test_a_pack_in_which_nothing_was_written_comes_back_from_its_beginning():
     packs = source(back="continued")
     choices = [choice for choice, _ in packs.draw(0, 2)]

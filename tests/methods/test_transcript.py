@@ -9,13 +9,26 @@ from cod_lightning.methods.transcript import TranscriptContext
 from tests.lived_tasks import lived, shown, solved
 
 
-def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds_it_alone():
+def test_a_transcript_drops_whole_tasks_oldest_first_and_of_one_that_exceeds_it_alone_that_one():
     context = TranscriptContext("compact", budget=10)
     state = lived(context, ("a b", 1.0), ("c d", 1.0), ("e f", 1.0))
     assert [record.task for record in state.records] == ["e f"]
-    assert lived(context, ("word " * 20, 1.0), state=state).records == ()
+    after = lived(context, ("word " * 20, 1.0), state=state)
+    assert (after.records, after.num_tasks) == (state.records, 4)
+    assert after.gone == {"task 3": "alone over the budget of 10 tokens"}
     whole = TranscriptContext("compact", budget=1000)
     assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
+
+
+def test_a_budget_is_spent_by_bytes_so_that_scripts_of_many_tokens_a_word_fit_as_others_do():
+    wording = TranscriptContext().wording
+    for text in ("pull the second lever " * 60, "拉第二个杠杆" * 100, "потяни второй рычаг " * 40):
+        tokens = len(text.encode()) / 4
+        assert wording.size(text) == pytest.approx(max(tokens, len(text.split())), abs=1)
+        kept = wording.record(solved(text), 0, 20).task
+        assert 15 <= len(kept.encode()) / 4 <= 24
+        assert kept[:3] == text[:3]
+        assert kept[-3:] == text[-3:]
 
 
 def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():

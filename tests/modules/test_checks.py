@@ -17,6 +17,7 @@ from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
+from cod_lightning.training.critics import ValueHead
 from tests.cases import each
 from tests.small_fit import small_fit
 from tests.training.test_rollouts import data, module
@@ -49,6 +50,36 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         ({}, {"group_size": 1}, r"data\.group_size is 1; expected at least 2 with model\.baseline=GroupMean"),
         ({"baseline": Accepted(), "scale": "none"}, {"group_size": 1}, r"at least 2 with model\.baseline=Accepted"),
+        (
+            {"loss": SDPO(), "critic": ValueHead()},
+            {"group_size": 1},
+            r"data\.group_size is 1; expected at least 2 with model\.loss=SDPO",
+        ),
+        (
+            {"filter_packs": True, "critic": ValueHead()},
+            {"group_size": 1},
+            r"data\.group_size is 1; expected at least 2 with model\.filter_packs=true",
+        ),
+        (
+            {"critic": ValueHead()},
+            {"group_size": 1, "resample_packs": 2},
+            r"data\.group_size is 1; expected at least 2 with data\.resample_packs=2",
+        ),
+        (
+            {"critic": ValueHead()},
+            {"group_size": 1, "replay": SelfImitation()},
+            r"data\.group_size is 1; expected at least 2 with data\.replay=SelfImitation",
+        ),
+        (
+            {"baseline": TermsAlone(), "terms": [EntropyBonus()]},
+            {"resample_packs": 2},
+            r"data\.resample_packs is 2; expected 0 with baseline=TermsAlone",
+        ),
+        (
+            {"critic": ValueHead()},
+            {"program": Anchored(program=Counterfactual())},
+            r"data\.program is Anchored; expected one without Counterfactual beside model\.critic",
+        ),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone; expected another one without model\.terms"),
         (
             {"baseline": Accepted(), "scale": "batch"},
@@ -87,6 +118,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         ({"baseline": AsymRE(), "filter_packs": True}, {"resample_packs": 1}),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()], "filter_packs": True}, {"replay": SignalReplay()}),
         ({"credit": TaskCredit()}, {"program": Counterfactual()}),
+        ({"critic": ValueHead()}, {"program": Anchored(), "group_size": 1}),
         ({"credit": TrajectoryCredit()}, {"program": Anchored()}),
     ],
 )
