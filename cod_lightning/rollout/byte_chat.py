@@ -26,7 +26,9 @@ class ByteChat(Chat):
         self._vocabulary = None
         self._marks = set[str]()
         self._control_ids = frozenset(_SPECIAL.values())
-        self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
+        self.end_of_turn, self.stop_id, self.pad_id = _END, _END, 0
+        self.stop_ids = self._ends = frozenset({_END})
+        self._specials = _SPELLED
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Bytes, and the ids of special tokens where they are spelled."""

@@ -80,6 +80,9 @@ class Chat:
             raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
         self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
+        if self.backend is not None:  # a tokenizer.json keeps the lengths to which somebody cut and padded rows
+            self.backend.no_truncation()
+            self.backend.no_padding()
         self._word_ids = word_ids(self.backend)
         self._vocabulary = frozenset(tokenizer.get_vocab()) if self._word_ids else None
         """All words, where any other one would be read as an unknown one."""
@@ -105,26 +108,27 @@ class Chat:
         self._in_prompts = ControlTokens(special | self._marks)
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
         self._after_assistant, self._before_assistant = self._continuation_parts()
-        first = self.encode(self._after_assistant)[:1]
-        self.end_of_turn: int | None = first[0] if first and self.text(first) in special else None
+        self.end_of_turn: int | None = self._first_special(self._after_assistant)
+        """What ends an earlier turn."""
+        last_end = self._end_of_last()
         eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
-        self.stop_ids = frozenset(i for i in (self.end_of_turn, self._end_of_calls(), eos) if isinstance(i, int))
+        self.stop_ids = frozenset(i for i in (last_end, self._end_of_calls(), eos) if isinstance(i, int))
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
-        self.stop_id: int = min(self.stop_ids) if self.end_of_turn is None else self.end_of_turn
+        self.stop_id: int = min(self.stop_ids) if last_end is None else last_end
         """The token with which a scripted policy ends its turns."""
+        self._ends = frozenset(i for i in (self.end_of_turn, last_end) if i is not None)
+        after = self.encode(self._after_assistant)
+        self._num_end = 0 if self.end_of_turn is None else 1 + after.index(self.end_of_turn)
+        """Ids of a continuation up to the end of the turn before it."""
         pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
         self.pad_id: int = pad if isinstance(pad, int) else 0
-        end_text = "" if self.end_of_turn is None else self.text((self.end_of_turn,))
-        self._after_end = self._after_assistant.lstrip().removeprefix(end_text)
-        """What the template puts after the assistant's own end-of-turn token."""
         self.encode = text_cache(self.encode)
         self.decode = text_cache(self.decode)
         self.neutral = text_cache(self.neutral)
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
-        befores = (self._after_assistant, self._after_end)
-        self._continuations = [text_cache(partial(self._continued, one)) for one in befores]
+        self._continued = text_cache(self._continued)
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
@@ -159,19 +163,21 @@ class Chat:
         text = self._render(messages)
         if self._num_control_in(text) == self._num_control(tuple(message.role for message in messages)):
             return text
-        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, "x") for one in messages]
+        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, _like(one.content)) for one in messages]
         expected = self._num_control_in(self._render(harmless))
         return self._checked(lambda neutral: self._render(messages, neutral), expected)
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
         """The ids to add after an action, so that the assistant answers `user_text` next. Raises `ForgedRole`.
 
-        Where the action did not end with the template's end-of-turn token, the token is added here.
+        Where the action did not end with the template's end-of-turn token, the token is added here. What follows is encoded behind
+        that token either way: some take white space after them along, and some tokenizers put a space before the first word.
         """
-        ended = last_action_id is not None and last_action_id == self.end_of_turn
-        return self._continuations[ended](user_text)
+        ids = self._continued(user_text)
+        return ids[self._num_end :] if last_action_id in self._ends else ids
 
-    def _continued(self, between: str, user_text: str) -> tuple[int, ...]:
+    def _continued(self, user_text: str) -> tuple[int, ...]:
+        between = self._after_assistant
         expected = self._num_control_in(f"{between}x{self._before_assistant}")
         return self.encode(
             self._checked(lambda neutral: between + neutral(user_text) + self._before_assistant, expected)
@@ -222,9 +228,10 @@ class Chat:
 
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
-        if last_action_id in self.stop_ids:
-            text = text.lstrip().removeprefix(self.text((last_action_id,)))
-        return self.encode(text)
+        ids, end = self.encode(text), self._first_special(text)
+        if end is not None and (last_action_id == end or {last_action_id, end} <= self._ends):
+            return ids[ids.index(end) + 1 :]
+        return ids
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
@@ -282,12 +289,14 @@ class Chat:
             [{"role": one.role.value, "content": self._content(one, neutral or self.neutral)} for one in messages]
         )
 
-    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+    def _template(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), *, begins: bool = True
+    ) -> str:
         rendered = self.tokenizer.apply_chat_template(
             list(messages),  # pyright: ignore[reportArgumentType]
             tools=list(tools) or None,
             tokenize=False,
-            add_generation_prompt=True,
+            add_generation_prompt=begins,
             enable_thinking=self.enable_thinking,
             **self.template_kwargs,
         )
@@ -336,10 +345,24 @@ class Chat:
     def _end_of_calls(self) -> int | None:
         """The special token that the template puts after calls of tools, where it shows them; GPT-OSS's is one of its own."""
         try:
-            first = self.encode(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))[:1]
+            return self._first_special(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))
         except Exception:  # templates raise what they like
             return None
-        return first[0] if self._specials.fullmatch(self.text(first)) else None
+
+    def _end_of_last(self) -> int | None:
+        """The special token after the last message, with which a policy ends its turn; mostly the one that ends earlier turns, but
+        GPT-OSS's ends each message of a turn."""
+        dialogue = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ASSISTANT}]
+        try:
+            end = self._first_special(self._template(dialogue, begins=False).partition(_ASSISTANT)[2])
+        except Exception:  # templates raise what they like
+            end = None
+        return self.end_of_turn if end is None else end
+
+    def _first_special(self, text: str) -> int | None:
+        """The special token with which a text begins, after white space if any."""
+        first = self.encode(text.lstrip())[:1]
+        return first[0] if first and self._specials.fullmatch(self.text(first)) else None
 
     def _check_system_role(self) -> None:
         """Raise `ConfigError` for a template that takes no system message, or leaves it out: rules and contexts stand there."""
@@ -381,7 +404,12 @@ _HARMLESS_TOOL = {
 
 def _harmless(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """The message, with nothing of another's in it."""
-    return message if message["role"] == "assistant" else {**message, "content": "x"}
+    return message if message["role"] == "assistant" else {**message, "content": _like(message["content"])}
+
+
+def _like(text: str) -> str:
+    """A harmless text, blank where this one is: templates leave messages out that say nothing."""
+    return "x" if text.strip() else text
 
 
 def _leaves(value: Any, change: Callable[[str], str]) -> Any:
