@@ -51,7 +51,9 @@ class ByteChat(Chat):
         ended = "" if last_action_id == _END else "<|end|>"
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
-    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+    def _template(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), *, begins: bool = True
+    ) -> str:
         listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
         parts = [
             f"<|{one['role'] if one['role'] in ('system', 'assistant') else 'user'}|>"
@@ -59,7 +61,7 @@ class ByteChat(Chat):
             + "<|end|>"
             for one in [*listed, *messages]
         ]
-        return "".join(parts) + "<|assistant|>"
+        return "".join(parts) + "<|assistant|>" * begins
 
     def count(self, text: str) -> int:
         """Words: budgets of contexts are meant for a policy's tokens, of which bytes are no measure."""

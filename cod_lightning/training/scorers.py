@@ -112,7 +112,7 @@ class CheckpointScorer(Scorer):
             from cod_lightning.models.pretrained import read_model
 
             with torch.random.fork_rng(devices=[]):
-                found = read_model(self.path, "model.scorers.path", attn_implementation="sdpa")
+                found = read_model(self.path, "model.scorers.path")
             self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
         return forward(self.weights, rows)
 
@@ -218,11 +218,7 @@ class FrozenRole:
 
             with torch.random.fork_rng(devices=[]):
                 tokenizer: Any = trained.chat.tokenizer
-                model: Any = (
-                    policy.model(tokenizer)
-                    if self.path is None
-                    else read_model(self.path, f"{_FROZEN}.path", attn_implementation="sdpa")
-                )
+                model: Any = policy.model(tokenizer) if self.path is None else read_model(self.path, f"{_FROZEN}.path")
             self.engine.bind(model.to(device), stop_ids, trained.window)
         self.engine.policy_version = trained.policy_version
         return replace(trained, engine=self.engine)
