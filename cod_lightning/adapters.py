@@ -66,7 +66,7 @@ def plain_names(model: nn.Module) -> frozenset[str]:
     """Names of all weights of the model as they would be without an adapter."""
     if not has_adapter(model):
         return frozenset(model.state_dict())
-    return frozenset(_plain(name) for name, _ in _stored(model))
+    return frozenset(name for name, _ in _stored(model))
 
 
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
@@ -104,31 +104,27 @@ def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tenso
     """
     layers = _layers(model) if merge else ()
     deltas = {f"{_plain(name)}.{getattr(layer, 'parameter_name', 'weight')}": layer for name, layer in layers}
-    for stored, weight in _stored(model):
-        name, value = _plain(stored), whole(dequantised(weight).detach())
+    for name, weight in _stored(model):
+        value = whole(dequantised(weight).detach())
         if name in deltas:
             value = (value.float() + _delta(deltas[name]).to(value.device)).to(value.dtype)
         yield name, value
 
 
 def _plain(name: str) -> str:
-    """The name of a weight or a layer without adapters.
-
-    >>> _plain("mlp.experts.base_layer.base_layer.down_proj")
-    'mlp.experts.down_proj'
-    """
+    """The name that a weight or a layer has without adapters."""
     return name.replace(".base_layer", "")
 
 
 def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters but the adapter's, tied ones under each name, and buffers that a checkpoint holds, as biases of routers are."""
-    yield from (
-        (name, weight) for name, weight in model.named_parameters(remove_duplicate=False) if not is_adapter(name)
-    )
+    """Parameters but the adapter's, tied ones under each name, and what else a checkpoint holds, such as biases of routers."""
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if not is_adapter(name):
+            yield _plain(name), weight
     for owner, module in model.named_modules():
-        for name, buffer in module.named_buffers(prefix=owner, recurse=False):
-            if name.rpartition(".")[2] not in module._non_persistent_buffers_set:
-                yield name, buffer
+        for name, buffer in module.named_buffers(recurse=False):
+            if name not in module._non_persistent_buffers_set:
+                yield _plain(f"{owner}.{name}"), buffer
 
 
 def _delta(layer: Any) -> Tensor:

@@ -110,12 +110,10 @@ def merged(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrain
 
 
 def _check_targets(model: PreTrainedModel, targets: list[str] | None) -> None:
-    tied = getattr(model.get_input_embeddings(), "weight", None)
-    listed = [name for name, m in model.named_modules() if hasattr(m, "in_features") and m.weight is not tied]
-    layers = sorted({name.rpartition(".")[2] for name in listed})
+    tied = model.get_input_embeddings().weight
+    linear = (name for name, m in model.named_modules() if hasattr(m, "in_features") and m.weight is not tied)
+    layers = sorted({name.rpartition(".")[2] for name in linear})
     for target in targets or ():
         if target not in layers:
-            expected = (
-                f"of {', '.join(layers)}, the linear layers of {type(model).__name__} that are not its embeddings"
-            )
+            expected = f"of {', '.join(layers)}, the linear layers of {type(model).__name__} but its embeddings"
             raise ConfigError("model.policy.targets", target, expected, "Name one of them, or leave it null.")

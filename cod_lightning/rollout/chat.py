@@ -88,8 +88,6 @@ class Chat:
         """All words, where any other one would be read as an unknown one."""
         self.closed = self._vocabulary is not None
         """Whether the policy knows single words alone, as tiny ones do."""
-        self._plain = self.backend is not None and not tokenizer.clean_up_tokenization_spaces
-        """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)
         """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
@@ -108,21 +106,20 @@ class Chat:
         self._in_prompts = ControlTokens(special | self._marks)
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
         self._after_assistant, self._before_assistant = self._continuation_parts()
-        self.end_of_turn: int | None = self._first_special(self._after_assistant)
-        """What ends an earlier turn."""
-        last_end = self._end_of_last()
-        eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
-        self.stop_ids = frozenset(i for i in (last_end, self._end_of_calls(), eos) if isinstance(i, int))
+        self.end_of_turn = self._first_special(lambda: self._after_assistant)
+        """Of an earlier turn."""
+        last, calls = self._first_special(self._after_last), self._first_special(self._after_calls)
+        own = (self.end_of_turn if last is None else last, calls, tokenizer.eos_token_id)
+        self.stop_ids = frozenset(i for i in own if isinstance(i, int))
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
-        self.stop_id: int = min(self.stop_ids) if last_end is None else last_end
+        self.stop_id: int = min(self.stop_ids) if own[0] is None else own[0]
         """The token with which a scripted policy ends its turns."""
-        self._ends = frozenset(i for i in (self.end_of_turn, last_end) if i is not None)
+        self._ends = frozenset((self.end_of_turn, own[0])) - {None}
         after = self.encode(self._after_assistant)
         self._num_end = 0 if self.end_of_turn is None else 1 + after.index(self.end_of_turn)
         """Ids of a continuation up to the end of the turn before it."""
-        pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
-        self.pad_id: int = pad if isinstance(pad, int) else 0
+        self.pad_id = int(tokenizer.pad_token_id or 0)  # pyright: ignore[reportArgumentType]
         self.encode = text_cache(self.encode)
         self.decode = text_cache(self.decode)
         self.neutral = text_cache(self.neutral)
@@ -170,18 +167,16 @@ class Chat:
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
         """The ids to add after an action, so that the assistant answers `user_text` next. Raises `ForgedRole`.
 
-        Where the action did not end with the template's end-of-turn token, the token is added here. What follows is encoded behind
-        that token either way: some take white space after them along, and some tokenizers put a space before the first word.
+        Where the action did not end with the template's end-of-turn token, the token is added here. The rest is encoded behind it
+        either way: some take white space after them along, and some tokenizers put a space before the first word.
         """
         ids = self._continued(user_text)
         return ids[self._num_end :] if last_action_id in self._ends else ids
 
     def _continued(self, user_text: str) -> tuple[int, ...]:
-        between = self._after_assistant
-        expected = self._num_control_in(f"{between}x{self._before_assistant}")
-        return self.encode(
-            self._checked(lambda neutral: between + neutral(user_text) + self._before_assistant, expected)
-        )
+        before, after = self._after_assistant, self._before_assistant
+        expected = self._num_control_in(f"{before}x{after}")
+        return self.encode(self._checked(lambda neutral: before + neutral(user_text) + after, expected))
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
@@ -228,10 +223,9 @@ class Chat:
 
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
-        ids, end = self.encode(text), self._first_special(text)
-        if end is not None and (last_action_id == end or {last_action_id, end} <= self._ends):
-            return ids[ids.index(end) + 1 :]
-        return ids
+        ids, end = self.encode(text), self._first_special(lambda: text)
+        ended = end is not None and (last_action_id == end or {last_action_id, end} <= self._ends)
+        return ids[ids.index(end) + 1 :] if ended else ids
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
@@ -279,9 +273,9 @@ class Chat:
 
     def text(self, ids: Sequence[int]) -> str:
         """Of any ids, control tokens included."""
-        if self._plain:
+        if self.backend is not None:
             return str(self.backend.decode(ids, skip_special_tokens=False))
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _render(self, messages: Sequence[Message], neutral: Callable[[str], str] | None = None) -> str:
         """By the template, up to where the assistant begins."""
@@ -342,27 +336,22 @@ class Chat:
                 marks.update(one for one in pieces if re.search(r"\w", one) and re.search(r"[^\w\s]", one))
         return marks
 
-    def _end_of_calls(self) -> int | None:
-        """The special token that the template puts after calls of tools, where it shows them; GPT-OSS's is one of its own."""
+    def _first_special(self, shown: Callable[[], str]) -> int | None:
+        """The special token with which that begins, after white space if any; None where the template does not show it."""
         try:
-            return self._first_special(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))
+            first = self.encode(shown().lstrip())[:1]
         except Exception:  # templates raise what they like
             return None
+        return first[0] if self._specials.fullmatch(self.text(first)) else None
 
-    def _end_of_last(self) -> int | None:
-        """The special token after the last message, with which a policy ends its turn; mostly the one that ends earlier turns, but
-        GPT-OSS's ends each message of a turn."""
+    def _after_calls(self) -> str:
+        """What the template puts after calls of tools; GPT-OSS's token is one of its own."""
+        return self.after_response([CALLING, {"role": "user", "content": "x"}], 0)
+
+    def _after_last(self) -> str:
+        """What ends a policy's turn: mostly the token that ends earlier ones, but GPT-OSS's ends each message of a turn."""
         dialogue = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ASSISTANT}]
-        try:
-            end = self._first_special(self._template(dialogue, begins=False).partition(_ASSISTANT)[2])
-        except Exception:  # templates raise what they like
-            end = None
-        return self.end_of_turn if end is None else end
-
-    def _first_special(self, text: str) -> int | None:
-        """The special token with which a text begins, after white space if any."""
-        first = self.encode(text.lstrip())[:1]
-        return first[0] if first and self._specials.fullmatch(self.text(first)) else None
+        return self._template(dialogue, begins=False).partition(_ASSISTANT)[2]
 
     def _check_system_role(self) -> None:
         """Raise `ConfigError` for a template that takes no system message, or leaves it out: rules and contexts stand there."""

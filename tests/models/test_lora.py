@@ -187,7 +187,7 @@ def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base)
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
         (
             {"targets": ["q_proj", "lm_head"]},
-            "model.policy.targets is lm_head; expected .* that are not its embeddings",
+            "model.policy.targets is lm_head; expected .* but its embeddings",
         ),
         ({"path": None}, "model.policy.path is null; expected a folder, hub name or GGUF file"),
     ],
