@@ -196,12 +196,14 @@ class Chat:
             tools: Their schemas.
         """
 
+        own = self._in_responses.broken_up
+        said = [_leaves(one, own) if one["role"] == "assistant" else one for one in messages]
+
         def spelled(neutral: Callable[[str], str]) -> str:
-            own = self._in_responses.broken_up
-            listed = [_leaves(one, own if one["role"] == "assistant" else neutral) for one in messages]
+            listed = [one if one["role"] == "assistant" else _leaves(one, neutral) for one in said]
             return self._template(listed, _leaves(tools, neutral))
 
-        harmless = self._template(list(map(_harmless, messages)), [_HARMLESS_TOOL] * len(tools))
+        harmless = self._template(list(map(_harmless, said)), [_HARMLESS_TOOL] * len(tools))
         return self._checked(spelled, self._num_control_in(harmless))
 
     def after_response(self, messages: Sequence[Mapping[str, Any]], at: int) -> str:
