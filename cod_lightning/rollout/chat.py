@@ -148,11 +148,11 @@ class Chat:
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
         roles = tuple(message.role for message in messages)
-        around = self._around(roles)
-        if around is None:
-            return self.encode(self.rendered(messages))
-        text = self._checked(lambda neutral: self._joined(around, messages, neutral), self._num_control(roles))
-        return self.encode(text)
+        if around := self._around(roles):
+            text = self._joined(around, messages)
+            if self._num_control_in(text) == self._num_control(roles):
+                return self.encode(text)
+        return self.encode(self.rendered(messages))
 
     def rendered(self, messages: Sequence[Message]) -> str:
         """What the template makes of the whole dialogue, up to where the assistant begins. Raises `ForgedRole`."""
@@ -319,15 +319,15 @@ class Chat:
         if len(parts) != len(roles) + 1:
             return None
         for messages in [marks, *(_messages(roles, [probe] * len(roles)) for probe in _PROBES)]:
-            if self._joined(parts, messages, self.neutral) != self._render(messages):
+            if self._joined(parts, messages) != self._render(messages):
                 return None
         return tuple(parts)
 
-    def _joined(self, around: Sequence[str], messages: Sequence[Message], neutral: Callable[[str], str]) -> str:
+    def _joined(self, around: Sequence[str], messages: Sequence[Message]) -> str:
         """Messages' texts within what is around them."""
         parts = [around[0]]
         for message, after in zip(messages, around[1:], strict=True):
-            parts += self._content(message, neutral), after
+            parts += self._content(message, self.neutral), after
         return "".join(parts)
 
     def _role_marks(self, special: Collection[str]) -> set[str]:
