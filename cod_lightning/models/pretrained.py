@@ -22,7 +22,6 @@ from transformers import (
 
 from cod_lightning.adapters import has_adapter
 from cod_lightning.errors import DataError
-from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.models.base import Policy
 
 _MOST_TEMPLATE = 2**20
@@ -122,8 +121,7 @@ def read_config(path: str, key: str) -> PreTrainedConfig:
 def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **options: Any) -> PreTrainedModel:
     """The model of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where a weight cannot be read.
 
-    Transformers would put random numbers in the place of weights that are missing. It attends by torch's kernel, or by ours, which
-    knows more, such as Gemma 2's caps.
+    Transformers would put random numbers in the place of weights that are missing.
     """
     path = _folder(path, key)
     attention = attention_of(read_config(path, key))
@@ -135,7 +133,6 @@ def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **optio
             raise ValueError(f"it lacks {missing[0]}" + f" and {len(missing) - 1} more weights" * (len(missing) > 1))
         if has_adapter(model):  # Transformers puts one on, and of what is trained only the adapter would be kept
             raise ValueError("an adapter_config.json lies beside its weights: merge that adapter, or move it away")
-        use_grouped_attention(model)
         return model
 
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, ScorerFailed, in_a_line
+from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.models.base import Policy
 from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.objective.batch import Batch
@@ -113,6 +114,7 @@ class CheckpointScorer(Scorer):
 
             with torch.random.fork_rng(devices=[]):
                 found = read_model(self.path, "model.scorers.path")
+            use_grouped_attention(found)  # torch's kernel knows no caps, as Gemma 2 has them
             self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
         return forward(self.weights, rows)
 

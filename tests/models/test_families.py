@@ -15,8 +15,8 @@ from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import PretrainedPolicy
-from cod_lightning.models.pretrained import read_model
 from cod_lightning.modules.policy import PolicyModule, _leave_out_dropout
+from cod_lightning.training.scorers import CheckpointScorer
 from tests.cases import each
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made, saved
@@ -96,11 +96,11 @@ def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own
             torch.testing.assert_close(weight.grad, wanted[key], atol=2e-2, rtol=2e-2, msg=lambda m, k=key: f"{k}: {m}")
 
 
-def trained_logprobs(model, ids, mask, lengths):
+def trained_logprobs(model, token_ids, action_mask, lengths):
     """By the training forward, of padded rows."""
     module = SimpleNamespace(token_budget=None)
     module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
-    rows = SimpleNamespace(token_ids=ids, action_mask=mask, lengths=torch.tensor(lengths))
+    rows = SimpleNamespace(token_ids=token_ids, action_mask=action_mask, lengths=torch.tensor(lengths))
     return PolicyModule._scored(module, model, rows)[0]  # pyright: ignore
 
 
@@ -142,13 +142,16 @@ def test_rotary_frequencies_that_change_with_the_length_are_the_same_for_all_row
 
 
 @each(("name", "more"), [("gemma2", {"attn_logit_softcapping": 2.0}), ("gpt_oss", {})])
-def test_a_checkpoint_is_read_with_an_attention_that_knows_all_that_its_own_does(name, more, tmp_path):
-    model = read_model(str(saved(tmp_path, name, std=0.3, **more)), "model.scorers.path").float().eval()
+def test_a_teacher_attends_as_its_own_code_does(name, more, tmp_path):
+    teacher = CheckpointScorer(str(saved(tmp_path, name, std=0.3, **more)))
     ids = torch.randint(3, 64, (2, 24), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(24).expand(2, 24) > 12
+    rows = SimpleNamespace(token_ids=ids, action_mask=mask, lengths=[24, 24])
     with torch.no_grad():
-        found = model(ids).logits
-        model.set_attn_implementation("eager")
-        torch.testing.assert_close(found, model(ids).logits, atol=1e-4, rtol=1e-4)
+        found = teacher.score(rows, lambda model, rows: trained_logprobs(model, **vars(rows)))  # pyright: ignore
+        teacher.weights.set_attn_implementation("eager")
+        expected = token_logprobs(teacher.weights(ids).logits, ids) * mask
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_what_a_model_draws_in_training_alone_is_left_out():
