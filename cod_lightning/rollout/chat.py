@@ -124,7 +124,7 @@ class Chat:
         self.neutral = text_cache(self.neutral)
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
-        self._continued = text_cache(self._continued)
+        self._continued = text_cache(lambda user_text: self.encode(self._between(user_text)))
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
@@ -171,9 +171,6 @@ class Chat:
         """
         ids = self._continued(user_text)
         return ids[self._num_end :] if last_action_id in self._ends else ids
-
-    def _continued(self, user_text: str) -> tuple[int, ...]:
-        return self.encode(self._between(user_text))
 
     def _between(self, user_text: str) -> str:
         """What comes between an assistant's words and its answer to `user_text`; rendered where the template looks into texts."""
