@@ -1,6 +1,7 @@
 """A LoRA adapter inside a transformers model: which weights are its own, how the rest is called, how it is switched off.
 
-peft puts it in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_proj.lora_A.default` and `q_proj.lora_B.default`.
+peft puts it in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_proj.lora_A.default` and `q_proj.lora_B.default`, and
+experts in two tensors become `experts.base_layer.base_layer`, with an adapter beside each `base_layer`.
 """
 
 import hashlib
@@ -65,8 +66,7 @@ def plain_names(model: nn.Module) -> frozenset[str]:
     """Names of all weights of the model as they would be without an adapter."""
     if not has_adapter(model):
         return frozenset(model.state_dict())
-    names = (name for name, _ in model.named_parameters(remove_duplicate=False) if not is_adapter(name))
-    return frozenset(name.replace(".base_layer.", ".") for name in names)
+    return frozenset(name for name, _ in _stored(model))
 
 
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
@@ -102,19 +102,37 @@ def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tenso
 
     W + (alpha / rank) B A, computed in float32 and rounded once to the dtype of W (of a 4-bit weight: what it was quantised from).
     """
-    deltas = {f"{name}.base_layer.weight": layer for name, layer in _layers(model)} if merge else {}
-    for name, weight in model.named_parameters(remove_duplicate=False):
-        if is_adapter(name):
-            continue
+    layers = _layers(model) if merge else ()
+    deltas = {f"{_plain(name)}.{getattr(layer, 'parameter_name', 'weight')}": layer for name, layer in layers}
+    for name, weight in _stored(model):
         value = whole(dequantised(weight).detach())
         if name in deltas:
             value = (value.float() + _delta(deltas[name]).to(value.device)).to(value.dtype)
-        yield name.replace(".base_layer.", "."), value
+        yield name, value
+
+
+def _plain(name: str) -> str:
+    """The name that a weight or a layer has without adapters."""
+    return name.replace(".base_layer", "")
+
+
+def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters but the adapter's, tied ones under each name, and what else a checkpoint holds, such as biases of routers."""
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if not is_adapter(name):
+            yield _plain(name), weight
+    for owner, module in model.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name not in module._non_persistent_buffers_set:
+                yield _plain(f"{owner}.{name}"), buffer
 
 
 def _delta(layer: Any) -> Tensor:
-    """(alpha / rank) B A of a layer of peft's, in float32 and in the form of its weight."""
+    """(alpha / rank) B A of a layer of peft's, or of each of its experts, in float32 and in the form of its weight."""
     one, other = (whole(pair[ADAPTER].weight.detach()).float() for pair in (layer.lora_B, layer.lora_A))
+    if (experts := getattr(layer, "num_experts", 1)) > 1:  # [out, rank x experts], [experts x rank, in]
+        product = one.unflatten(1, (-1, experts)).permute(2, 0, 1) @ other.unflatten(0, (experts, -1))
+        return (product if layer._did_swap_in_out_features else product.mT) * layer.scaling[ADAPTER]
     product = one @ other
     return (product.T if layer.fan_in_fan_out else product) * layer.scaling[ADAPTER]
 
@@ -131,8 +149,7 @@ def dequantised(weight: Tensor) -> Tensor:
 
 def stored_base(model: nn.Module) -> dict[str, Tensor]:
     """The base as it is kept, under its names without adapters: 4-bit weights as bytes, beside them what makes numbers of those."""
-    stored = {name: weight for name, weight in model.state_dict().items() if not is_adapter(name)}
-    return {name.replace(".base_layer.", "."): weight.detach() for name, weight in stored.items()}
+    return {_plain(name): weight.detach() for name, weight in model.state_dict().items() if not is_adapter(name)}
 
 
 def is_four_bit(model: nn.Module) -> bool:
@@ -151,8 +168,8 @@ def write_adapter(weights: dict[str, Tensor], folder: Path) -> None:
 
 def write_adapter_config(model: Any, folder: Path) -> None:
     """Rank, alpha, targets and the name of the base, as peft and vLLM read them, into `adapter_config.json`."""
-    config = model.peft_config[ADAPTER].to_dict()
-    config["target_modules"] = sorted(config["target_modules"])
+    kept = model.peft_config[ADAPTER].to_dict()
+    config = {key: sorted(value) if isinstance(value, set) else value for key, value in kept.items()}
     config["inference_mode"] = True
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
 
@@ -219,7 +236,7 @@ def weights_digest(model: nn.Module, *, adapter: bool = True) -> str:
     for own, weight in model.named_parameters():
         if is_adapter(own) and not adapter:
             continue
-        found.update(f"{own.replace('.base_layer.', '.')} {_shape(weight)}".encode())
+        found.update(f"{_plain(own)} {_shape(weight)}".encode())
         if getattr(weight, "quant_state", None) is None:  # devices do not quantise to the same last bit
             found.update(_sampled(weight))
     return found.hexdigest()[:16]

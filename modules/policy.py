@@ -119,6 +119,11 @@ class PolicyModule(L.LightningModule):
         """AdamW for those parameters that are trained; its rate is `lr` times the factor at each update."""
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        if any(parameter.dtype == torch.float16 for parameter in trained):
+            expected = (
+                "another one for weights that are trained: in float16 AdamW's moments are 0, and its step is no number"
+            )
+            raise ConfigError("model.policy.dtype", "float16", expected, "Choose bfloat16 or float32.")
         if self.optimizer_name == "adamw_stochastic":
             from cod_lightning.training.stochastic_adamw import StochasticAdamW
 
@@ -317,12 +322,12 @@ def _through(
 
 
 def _leave_out_dropout(model: nn.Module) -> None:
-    """Where a checkpoint's config has some (OPT, GPT-2): the policy that is trained is the one that the engine samples from."""
+    """Where a checkpoint's config has some (OPT, GPT-2; Mixtral's noise): the policy that is trained is the one that is sampled."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         for name, value in vars(module).items():
-            if "drop" in name and isinstance(value, float):
+            if ("drop" in name or name == "jitter_noise") and isinstance(value, float):
                 setattr(module, name, 0.0)
 
 

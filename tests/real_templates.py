@@ -214,3 +214,54 @@ TOOLS = {
     ),
 }
 """Of each family with tools, as in `EIGHT`."""
+
+
+_TRIMMING_LLAMA2 = (
+    "{%- if messages[0].role == 'system' %}{%- set rules = '<<SYS>>\\n' + messages[0].content + '\\n<</SYS>>\\n\\n' %}"
+    "{%- set messages = messages[1:] %}{%- else %}{%- set rules = '' %}{%- endif %}{%- for m in messages %}"
+    "{%- if m.role == 'user' %}{{- '<s>[INST] ' + (rules if loop.first else '') + m.content.strip() + ' [/INST]' }}"
+    "{%- else %}{{- ' ' + m.content.strip() + ' </s>' }}{%- endif %}{%- endfor %}"
+)
+_ZEPHYR = (
+    "{%- for m in messages %}{{- '<|' + m.role + '|>\\n' + m.content + '</s>\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}"
+)
+_PHI3_TOKENS = ("<s>", "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+IN_PIECES = {
+    "llama2": (_TRIMMING_LLAMA2, ("<s>", "</s>"), ()),
+    "zephyr": (_ZEPHYR, ("<s>", "</s>"), ()),
+    "phi3": (_PHI3, _PHI3_TOKENS, _PHI3_TOKENS[2:]),
+}
+"""Of families with SentencePiece: template, special tokens, and those that take white space after them along."""
+
+
+def pieces_tokenizer(family: str) -> PreTrainedTokenizerFast:
+    """Letters and bytes, with a space before the first word of a text, as Llama 2's tokenizer puts it."""
+    template, special, greedy = IN_PIECES[family]
+    letters = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", *map(chr, range(33, 127))]
+    backend = Tokenizer(
+        models.BPE(
+            vocab={letter: i for i, letter in enumerate(letters)}, merges=[], unk_token="<unk>", byte_fallback=True
+        )
+    )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    space = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    backend.decoder = decoders.Sequence(space)
+    backend.add_special_tokens([AddedToken(token, normalized=False, rstrip=token in greedy) for token in special])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", eos_token=special[1], clean_up_tokenization_spaces=False
+    )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+GPT_OSS = (
+    "{{- '<|start|>system<|message|>You are ChatGPT.<|end|>' }}"
+    "{%- for m in messages %}{%- if m.role == 'system' %}{%- if m.content %}"
+    "{{- '<|start|>developer<|message|># Instructions\\n\\n' + m.content + '<|end|>' }}{%- endif %}"
+    "{%- elif m.role == 'user' %}{{- '<|start|>user<|message|>' + m.content + '<|end|>' }}"
+    "{%- else %}{{- '<|start|>assistant<|channel|>final<|message|>' + m.content }}"
+    "{{- '<|return|>' if loop.last and not add_generation_prompt else '<|end|>' }}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}"
+)
+"""GPT-OSS's without tools: each message ends with <|end|>, a turn with <|return|>; empty instructions are left out."""

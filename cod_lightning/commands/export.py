@@ -78,6 +78,8 @@ def _trained(cli: Any, checkpoint: Checkpoint) -> tuple[PreTrainedModel, str]:
     if policy.base is None:
         return model.to(asked or kept).eval(), ""  # pyright: ignore
     if options.adapter:
+        for weight in adapter_weights(model).values():
+            weight.data = weight.data.to(asked or weight.dtype)
         return model, ""
     four_bit = policy.base.dtype == "nf4"
     chosen = asked or (torch.bfloat16 if four_bit else None)

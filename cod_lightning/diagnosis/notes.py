@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from cod_lightning.errors import DataError
+from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.row_tree import keeps_keys_and_values
 from cod_lightning.objective.logprobs import action_logprobs
@@ -63,6 +64,7 @@ def of_notes(model: PreTrainedModel, updates: Sequence[Episode]) -> Dependence |
     num_ids = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
     if wrong := [i for turn in turns for i in (*turn.new_ids, *turn.action_ids) if not 0 <= i < num_ids]:
         raise DataError(f"lifecycles/train.jsonl has token id {wrong[0]}, and the last checkpoint {num_ids:,} ids.")
+    use_grouped_attention(model)
     notes = [turn.action_ids for turn in turns]
     columns = [_scored(model, prompt.new_ids, notes) for prompt in turns]
     return dependence(torch.stack(columns, dim=1))

@@ -150,19 +150,14 @@ async def sampled(engine: Engine, requests: Sequence[Request]) -> list[Completio
 def training_logits(
     model: PreTrainedModel, rows: list[list[int]], columns: slice | list[int], inside: Inside
 ) -> Float[Tensor, "B C V"]:
-    """What the training forward gives after the ids in these columns of each row, in its own precision."""
-    training = model.training
-    model.eval()
+    """What the training forward gives after the ids in these columns of each row, in its own precision and mode."""
 
     def forward() -> Tensor:
         ids = torch.tensor(rows, device=model.device)
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, columns]
         return output_layer(model)(hidden)
 
-    try:
-        return inside(model, forward)
-    finally:
-        model.train(training)
+    return inside(model, forward)
 
 
 def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:

@@ -79,9 +79,10 @@ class TransformersEngine(Engine):
         return self._tensors()
 
     def synced(self) -> dict[str, Tensor]:
-        """The adapter alone, where there is one."""
+        """The adapter alone, where there is one; else what a state dict holds, tied weights once."""
         model, own = self._bound().model, self._tensors()
-        return {name: own[name] for name in adapter_weights(model) or set(own) - _derived(model)}
+        once = dict(model.named_parameters()) | dict(model.named_buffers())
+        return {name: own[name] for name in adapter_weights(model) or once.keys() & model.state_dict().keys()}
 
     def forget(self) -> None:
         if self.decoder is not None:
@@ -115,12 +116,3 @@ def _kind(tensor: Tensor) -> tuple[torch.Size, bool]:
 
 def _form(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of {list(tensor.shape)}"
-
-
-def _derived(model: nn.Module) -> set[str]:
-    """Names of parameters and buffers that a state dict leaves out or that alias another (tied weights)."""
-    in_state = model.state_dict(keep_vars=True)
-    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {
-        n for n, _ in model.named_parameters()
-    }
-    return ({name for name, _ in model.named_buffers()} - set(in_state)) | tied

@@ -102,15 +102,18 @@ def merged(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrain
         plain = type(model)(config)
     plain.load_state_dict(weights, assign=True)
     plain.tie_weights()
-    for name, buffer in model.named_buffers():  # rotary frequencies, which no state dict holds
-        owner, _, own = name.rpartition(".")
-        plain.get_submodule(owner.replace(".base_layer", "")).register_buffer(own, buffer.to("cpu"), persistent=False)
-    return plain.to(dtype or model.dtype).requires_grad_(True)  # pyright: ignore
+    for name, buffer in model.named_buffers():
+        owner, _, own = name.replace(".base_layer", "").rpartition(".")
+        if f"{owner}.{own}" not in weights:  # rotary frequencies, which no state dict holds
+            plain.get_submodule(owner).register_buffer(own, buffer.to("cpu"), persistent=False)
+    return (plain.to(dtype) if dtype else plain).requires_grad_(True)  # pyright: ignore
 
 
 def _check_targets(model: PreTrainedModel, targets: list[str] | None) -> None:
-    layers = sorted({name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")})
+    tied = model.get_input_embeddings().weight
+    linear = (name for name, m in model.named_modules() if hasattr(m, "in_features") and m.weight is not tied)
+    layers = sorted({name.rpartition(".")[2] for name in linear})
     for target in targets or ():
         if target not in layers:
-            expected = f"of {', '.join(layers)}, the linear layers of {type(model).__name__}"
+            expected = f"of {', '.join(layers)}, the linear layers of {type(model).__name__} but its embeddings"
             raise ConfigError("model.policy.targets", target, expected, "Name one of them, or leave it null.")

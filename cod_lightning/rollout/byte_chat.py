@@ -26,7 +26,9 @@ class ByteChat(Chat):
         self._vocabulary = None
         self._marks = set[str]()
         self._control_ids = frozenset(_SPECIAL.values())
-        self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
+        self.end_of_turn, self.stop_id, self.pad_id = _END, _END, 0
+        self.stop_ids = self._ends = frozenset({_END})
+        self._specials = _SPELLED
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Bytes, and the ids of special tokens where they are spelled."""
@@ -49,7 +51,9 @@ class ByteChat(Chat):
         ended = "" if last_action_id == _END else "<|end|>"
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
-    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+    def _template(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), *, begins: bool = True
+    ) -> str:
         listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
         parts = [
             f"<|{one['role'] if one['role'] in ('system', 'assistant') else 'user'}|>"
@@ -57,7 +61,7 @@ class ByteChat(Chat):
             + "<|end|>"
             for one in [*listed, *messages]
         ]
-        return "".join(parts) + "<|assistant|>"
+        return "".join(parts) + "<|assistant|>" * begins
 
     def count(self, text: str) -> int:
         """Words: budgets of contexts are meant for a policy's tokens, of which bytes are no measure."""

@@ -80,13 +80,14 @@ class Chat:
             raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
         self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
+        if self.backend is not None:  # a tokenizer.json keeps the lengths to which somebody cut and padded rows
+            self.backend.no_truncation()
+            self.backend.no_padding()
         self._word_ids = word_ids(self.backend)
         self._vocabulary = frozenset(tokenizer.get_vocab()) if self._word_ids else None
         """All words, where any other one would be read as an unknown one."""
         self.closed = self._vocabulary is not None
         """Whether the policy knows single words alone, as tiny ones do."""
-        self._plain = self.backend is not None and not tokenizer.clean_up_tokenization_spaces
-        """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)
         """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
@@ -94,9 +95,8 @@ class Chat:
         added = tokenizer.added_tokens_decoder.items()
         special = {token.content for _, token in added if token.special} | set(tokenizer.all_special_tokens)
         ends: list[Any] = [tokenizer.bos_token_id, tokenizer.eos_token_id]
-        unknown = (
-            None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
-        )  # for any other word: no control token
+        # for any other word: no control token
+        unknown = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
         control = (i for i, token in added if token.special or WIDELY_KNOWN.first(token.content))
         self._control_ids = frozenset(i for i in control if i != unknown)
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
@@ -105,26 +105,26 @@ class Chat:
         self._in_prompts = ControlTokens(special | self._marks)
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
         self._after_assistant, self._before_assistant = self._continuation_parts()
-        first = self.encode(self._after_assistant)[:1]
-        self.end_of_turn: int | None = first[0] if first and self.text(first) in special else None
-        eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
-        self.stop_ids = frozenset(i for i in (self.end_of_turn, self._end_of_calls(), eos) if isinstance(i, int))
+        self.end_of_turn = self._first_special(lambda: self._after_assistant)
+        """Of an earlier turn."""
+        last, calls = self._first_special(self._after_last), self._first_special(self._after_calls)
+        own = (self.end_of_turn if last is None else last, calls, tokenizer.eos_token_id)
+        self.stop_ids = frozenset(i for i in own if isinstance(i, int))
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
-        self.stop_id: int = min(self.stop_ids) if self.end_of_turn is None else self.end_of_turn
+        self.stop_id: int = min(self.stop_ids) if own[0] is None else own[0]
         """The token with which a scripted policy ends its turns."""
-        pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
-        self.pad_id: int = pad if isinstance(pad, int) else 0
-        end_text = "" if self.end_of_turn is None else self.text((self.end_of_turn,))
-        self._after_end = self._after_assistant.lstrip().removeprefix(end_text)
-        """What the template puts after the assistant's own end-of-turn token."""
+        self._ends = frozenset((self.end_of_turn, own[0])) - {None}
+        after = self.encode(self._after_assistant)
+        self._num_end = 0 if self.end_of_turn is None else 1 + after.index(self.end_of_turn)
+        """Ids of a continuation up to the end of the turn before it."""
+        self.pad_id = int(tokenizer.pad_token_id or 0)  # pyright: ignore[reportArgumentType]
         self.encode = text_cache(self.encode)
         self.decode = text_cache(self.decode)
         self.neutral = text_cache(self.neutral)
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
-        befores = (self._after_assistant, self._after_end)
-        self._continuations = [text_cache(partial(self._continued, one)) for one in befores]
+        self._continued = text_cache(lambda user_text: self.encode(self._between(user_text)))
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
@@ -148,39 +148,42 @@ class Chat:
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
         roles = tuple(message.role for message in messages)
-        around = self._around(roles)
-        if around is None:
-            return self.encode(self.rendered(messages))
-        text = self._checked(lambda neutral: self._joined(around, messages, neutral), self._num_control(roles))
-        return self.encode(text)
+        if around := self._around(roles):
+            text = self._joined(around, messages)
+            if self._num_control_in(text) == self._num_control(roles):
+                return self.encode(text)
+        return self.encode(self.rendered(messages))
 
     def rendered(self, messages: Sequence[Message]) -> str:
         """What the template makes of the whole dialogue, up to where the assistant begins. Raises `ForgedRole`."""
         text = self._render(messages)
         if self._num_control_in(text) == self._num_control(tuple(message.role for message in messages)):
             return text
-        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, "x") for one in messages]
+        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, _like(one.content)) for one in messages]
         expected = self._num_control_in(self._render(harmless))
         return self._checked(lambda neutral: self._render(messages, neutral), expected)
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
         """The ids to add after an action, so that the assistant answers `user_text` next. Raises `ForgedRole`.
 
-        Where the action did not end with the template's end-of-turn token, the token is added here.
+        Where the action did not end with the template's end-of-turn token, the token is added here. The rest is encoded behind it
+        either way: some take white space after them along, and some tokenizers put a space before the first word.
         """
-        ended = last_action_id is not None and last_action_id == self.end_of_turn
-        return self._continuations[ended](user_text)
+        ids = self._continued(user_text)
+        return ids[self._num_end :] if last_action_id in self._ends else ids
 
-    def _continued(self, between: str, user_text: str) -> tuple[int, ...]:
-        expected = self._num_control_in(f"{between}x{self._before_assistant}")
-        return self.encode(
-            self._checked(lambda neutral: between + neutral(user_text) + self._before_assistant, expected)
-        )
+    def _between(self, user_text: str) -> str:
+        """What comes between an assistant's words and its answer to `user_text`; rendered where the template looks into texts."""
+        if self._around((Role.USER, Role.ASSISTANT, Role.USER)) is None:
+            dialogue = [("user", "x"), ("assistant", "x"), ("user", user_text)]
+            return self.after_response([{"role": role, "content": text} for role, text in dialogue], 1)
+        before, after = self._after_assistant, self._before_assistant
+        expected = self._num_control_in(f"{before}x{after}")
+        return self._checked(lambda neutral: before + neutral(user_text) + after, expected)
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
-        own = self._in_responses.broken_up(response)
-        return prompt + own + self._after_assistant + self.neutral(user_text) + self._before_assistant
+        return prompt + self._in_responses.broken_up(response) + self._between(user_text)
 
     def asked(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
         """What the template makes of a chat request, up to where the assistant begins. Raises `ForgedRole`, and what it raises.
@@ -190,12 +193,14 @@ class Chat:
             tools: Their schemas.
         """
 
+        own = self._in_responses.broken_up
+        said = [_leaves(one, own) if one["role"] == "assistant" else one for one in messages]
+
         def spelled(neutral: Callable[[str], str]) -> str:
-            own = self._in_responses.broken_up
-            listed = [_leaves(one, own if one["role"] == "assistant" else neutral) for one in messages]
+            listed = [one if one["role"] == "assistant" else _leaves(one, neutral) for one in said]
             return self._template(listed, _leaves(tools, neutral))
 
-        harmless = self._template(list(map(_harmless, messages)), [_HARMLESS_TOOL] * len(tools))
+        harmless = self._template(list(map(_harmless, said)), [_HARMLESS_TOOL] * len(tools))
         return self._checked(spelled, self._num_control_in(harmless))
 
     def after_response(self, messages: Sequence[Mapping[str, Any]], at: int) -> str:
@@ -222,9 +227,9 @@ class Chat:
 
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
-        if last_action_id in self.stop_ids:
-            text = text.lstrip().removeprefix(self.text((last_action_id,)))
-        return self.encode(text)
+        ids, end = self.encode(text), self._first_special(lambda: text)
+        ended = end is not None and (last_action_id == end or {last_action_id, end} <= self._ends)
+        return ids[ids.index(end) + 1 :] if ended else ids
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
@@ -272,9 +277,9 @@ class Chat:
 
     def text(self, ids: Sequence[int]) -> str:
         """Of any ids, control tokens included."""
-        if self._plain:
+        if self.backend is not None:
             return str(self.backend.decode(ids, skip_special_tokens=False))
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _render(self, messages: Sequence[Message], neutral: Callable[[str], str] | None = None) -> str:
         """By the template, up to where the assistant begins."""
@@ -282,12 +287,14 @@ class Chat:
             [{"role": one.role.value, "content": self._content(one, neutral or self.neutral)} for one in messages]
         )
 
-    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+    def _template(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = (), *, begins: bool = True
+    ) -> str:
         rendered = self.tokenizer.apply_chat_template(
             list(messages),  # pyright: ignore[reportArgumentType]
             tools=list(tools) or None,
             tokenize=False,
-            add_generation_prompt=True,
+            add_generation_prompt=begins,
             enable_thinking=self.enable_thinking,
             **self.template_kwargs,
         )
@@ -309,15 +316,15 @@ class Chat:
         if len(parts) != len(roles) + 1:
             return None
         for messages in [marks, *(_messages(roles, [probe] * len(roles)) for probe in _PROBES)]:
-            if self._joined(parts, messages, self.neutral) != self._render(messages):
+            if self._joined(parts, messages) != self._render(messages):
                 return None
         return tuple(parts)
 
-    def _joined(self, around: Sequence[str], messages: Sequence[Message], neutral: Callable[[str], str]) -> str:
+    def _joined(self, around: Sequence[str], messages: Sequence[Message]) -> str:
         """Messages' texts within what is around them."""
         parts = [around[0]]
         for message, after in zip(messages, around[1:], strict=True):
-            parts += self._content(message, neutral), after
+            parts += self._content(message, self.neutral), after
         return "".join(parts)
 
     def _role_marks(self, special: Collection[str]) -> set[str]:
@@ -333,13 +340,22 @@ class Chat:
                 marks.update(one for one in pieces if re.search(r"\w", one) and re.search(r"[^\w\s]", one))
         return marks
 
-    def _end_of_calls(self) -> int | None:
-        """The special token that the template puts after calls of tools, where it shows them; GPT-OSS's is one of its own."""
+    def _first_special(self, shown: Callable[[], str]) -> int | None:
+        """The special token with which that begins, after white space if any; None where the template does not show it."""
         try:
-            first = self.encode(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))[:1]
+            first = self.encode(shown().lstrip())[:1]
         except Exception:  # templates raise what they like
             return None
         return first[0] if self._specials.fullmatch(self.text(first)) else None
+
+    def _after_calls(self) -> str:
+        """What the template puts after calls of tools; GPT-OSS's token is one of its own."""
+        return self.after_response([CALLING, {"role": "user", "content": "x"}], 0)
+
+    def _after_last(self) -> str:
+        """What ends a policy's turn: mostly the token that ends earlier ones, but GPT-OSS's ends each message of a turn."""
+        dialogue = [{"role": "user", "content": "x"}, {"role": "assistant", "content": _ASSISTANT}]
+        return self._template(dialogue, begins=False).partition(_ASSISTANT)[2]
 
     def _check_system_role(self) -> None:
         """Raise `ConfigError` for a template that takes no system message, or leaves it out: rules and contexts stand there."""
@@ -381,7 +397,12 @@ _HARMLESS_TOOL = {
 
 def _harmless(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """The message, with nothing of another's in it."""
-    return message if message["role"] == "assistant" else {**message, "content": "x"}
+    return message if message["role"] == "assistant" else {**message, "content": _like(message["content"])}
+
+
+def _like(text: str) -> str:
+    """A harmless text, blank where this one is: templates leave messages out that say nothing."""
+    return "x" if text.strip() else text
 
 
 def _leaves(value: Any, change: Callable[[str], str]) -> Any:

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, ScorerFailed, in_a_line
+from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.models.base import Policy
 from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.objective.batch import Batch
@@ -112,7 +113,8 @@ class CheckpointScorer(Scorer):
             from cod_lightning.models.pretrained import read_model
 
             with torch.random.fork_rng(devices=[]):
-                found = read_model(self.path, "model.scorers.path", attn_implementation="sdpa")
+                found = read_model(self.path, "model.scorers.path")
+            use_grouped_attention(found)  # torch's kernel knows no caps, as Gemma 2 has them
             self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
         return forward(self.weights, rows)
 
@@ -218,11 +220,7 @@ class FrozenRole:
 
             with torch.random.fork_rng(devices=[]):
                 tokenizer: Any = trained.chat.tokenizer
-                model: Any = (
-                    policy.model(tokenizer)
-                    if self.path is None
-                    else read_model(self.path, f"{_FROZEN}.path", attn_implementation="sdpa")
-                )
+                model: Any = policy.model(tokenizer) if self.path is None else read_model(self.path, f"{_FROZEN}.path")
             self.engine.bind(model.to(device), stop_ids, trained.window)
         self.engine.policy_version = trained.policy_version
         return replace(trained, engine=self.engine)

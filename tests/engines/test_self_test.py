@@ -12,6 +12,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import TinyPolicy
 from tests.cases import each
+from tests.families import made
 from tests.stubs import WordWorld
 
 LEFT_OUT = "model.layers.1.self_attn.o_proj.weight"
@@ -58,6 +59,14 @@ def test_a_planted_fault_is_caught_and_described(fault, said, engine, model):
     with pytest.raises(EngineMismatch, match=said) as raised:
         SelfTest()(synced(engine, model, fault), model, window=96)
     assert "after sync 0 TransformersEngine does not sample from the policy that is trained" in str(raised.value)
+
+
+def test_a_model_that_computes_otherwise_while_it_is_trained_is_found_out():
+    noisy, engine = made("mixtral", router_jitter_noise=0.5).train(), TransformersEngine()
+    engine.bind(noisy, stop_ids=[2])
+    with pytest.raises(EngineMismatch, match="it computes otherwise"):
+        SelfTest()(synced(engine, noisy), noisy, window=96)
+    SelfTest()(synced(engine, noisy), noisy.eval(), window=96)
 
 
 def test_weights_that_give_no_number_are_blamed_on_the_training_and_not_on_the_sync(engine, model):

@@ -14,10 +14,13 @@ from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.modules.policy import PolicyModule
+from cod_lightning.models import PretrainedPolicy
+from cod_lightning.modules.policy import PolicyModule, _leave_out_dropout
+from cod_lightning.training.scorers import CheckpointScorer
 from tests.cases import each
 from tests.dense_logprobs import token_logprobs
-from tests.families import FAMILIES, made
+from tests.families import FAMILIES, made, saved
+from tests.word_play import reference_logprobs
 
 OFTEN = "llama", "mixtral", "qwen3_5_text", "gemma2", "granite", "cohere2", "deepseek_v3", "gpt_oss", "opt"
 """One of each kind of attention, of experts and of logits; those like them are slow."""
@@ -91,6 +94,72 @@ def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own
     for key, weight in model.named_parameters():
         if key in wanted and "router" not in key:
             torch.testing.assert_close(weight.grad, wanted[key], atol=2e-2, rtol=2e-2, msg=lambda m, k=key: f"{k}: {m}")
+
+
+def trained_logprobs(model, token_ids, action_mask, lengths):
+    """By the training forward, of padded rows."""
+    module = SimpleNamespace(token_budget=None)
+    module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
+    rows = SimpleNamespace(token_ids=token_ids, action_mask=action_mask, lengths=torch.tensor(lengths))
+    return PolicyModule._scored(module, model, rows)[0]  # pyright: ignore
+
+
+def test_rotary_frequencies_that_change_with_the_length_are_the_same_for_all_rows_of_a_run(tmp_path):
+    turns = {"short_factor": [1.0] * 4, "long_factor": [1.0, 2.0, 8.0, 16.0], "original_max_position_embeddings": 32}
+    rope = {"rope_type": "longrope", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0, "factor": 4.0} | turns
+    saved(tmp_path, "phi3", std=0.3, rope_parameters=rope, original_max_position_embeddings=32)
+    plain = PretrainedPolicy(str(tmp_path), "float32", window=32).model(None).eval()  # pyright: ignore
+    policy = PretrainedPolicy(str(tmp_path), "float32", window=64)
+    model, drawn = policy.model(None).eval(), torch.Generator().manual_seed(0)  # pyright: ignore
+    assert policy.skeleton().config.rope_parameters == model.config.rope_parameters
+    ids = torch.randint(3, 64, (2, 60), generator=drawn)
+    mask = torch.zeros(2, 60, dtype=torch.bool)
+    mask[0, 50:] = mask[1, 12:20] = True
+    with torch.no_grad():
+        found = trained_logprobs(model, ids, mask, [60, 20])
+        torch.testing.assert_close(found[:1], token_logprobs(model(ids[:1]).logits, ids[:1]) * mask[:1])
+        alone = token_logprobs(model(ids[1:, :20]).logits, ids[1:, :20]) * mask[1:, :20]
+        torch.testing.assert_close(found[1:, :20], alone)
+        assert (token_logprobs(plain(ids[1:, :20]).logits, ids[1:, :20])[0, 12:] - alone[0, 12:]).abs().max() > 0.1
+    engine = TransformersEngine()
+    engine.bind(model, [2])
+    engine.update_weights(model.state_dict().items(), policy_version=1)
+
+    async def dialogue(prompt):
+        asked = Request(dialogue=str(prompt), prompt_ids=prompt, messages=(), max_new_tokens=8, noise_seed=1)
+        answer = await engine.generate(asked)
+        engine.release(asked.dialogue)
+        return prompt, answer
+
+    async def both():
+        return await asyncio.gather(dialogue(ids[0, :30].tolist()), dialogue(ids[1, :9].tolist()))
+
+    for prompt, answer in asyncio.run(both()):
+        scores = reference_logprobs(model, [*prompt, *answer.action_ids])
+        for t, token in enumerate(answer.action_ids, len(prompt)):
+            behaviour = answer.behaviour_logprobs[t - len(prompt)]
+            assert behaviour == pytest.approx(float(scores[t - 1, token]), abs=1e-4)
+
+
+@each(("name", "more"), [("gemma2", {"attn_logit_softcapping": 2.0}), ("gpt_oss", {})])
+def test_a_teacher_attends_as_its_own_code_does(name, more, tmp_path):
+    teacher = CheckpointScorer(str(saved(tmp_path, name, std=0.3, **more)))
+    ids = torch.randint(3, 64, (2, 24), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(24).expand(2, 24) > 12
+    rows = SimpleNamespace(token_ids=ids, action_mask=mask, lengths=[24, 24])
+    with torch.no_grad():
+        found = teacher.score(rows, lambda model, rows: trained_logprobs(model, **vars(rows)))  # pyright: ignore
+        teacher.weights.set_attn_implementation("eager")
+        expected = token_logprobs(teacher.weights(ids).logits, ids) * mask
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_what_a_model_draws_in_training_alone_is_left_out():
+    model = made("mixtral", router_jitter_noise=0.1, attention_dropout=0.1).train()
+    _leave_out_dropout(model)
+    ids = torch.randint(3, 64, (2, 24), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, model.eval()(ids).logits)
 
 
 def test_a_model_that_makes_its_logits_in_another_way_is_refused(monkeypatch):

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from cod_lightning import extras
 from cod_lightning.adapters import (
@@ -17,6 +18,8 @@ from cod_lightning.adapters import (
     plain_weights,
     synced_weights,
     without_adapter,
+    write_adapter,
+    write_adapter_config,
 )
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
@@ -27,6 +30,7 @@ from cod_lightning.models.lora import merged
 from cod_lightning.modules import GRPOModule
 from tests.adapted import adapted, step, write_base
 from tests.cases import each
+from tests.families import saved
 
 KINDS = each("kind", [LoRAPolicy, QLoRAPolicy])
 IDS = torch.randint(6, 40, (2, 60), generator=torch.Generator().manual_seed(1))
@@ -122,6 +126,34 @@ def test_a_merged_model_is_plain_and_says_the_same(kind, base):
     assert plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
 
 
+def biases(model):
+    """Of routers, which are buffers, kept in float32."""
+    return [buffer for name, buffer in model.named_buffers() if name.endswith("correction_bias")]
+
+
+@pytest.mark.filterwarnings("ignore:The following (rank|alpha)_pattern")  # peft looks for modules, these are tensors
+@each("name", ["deepseek_v3"], slow=["mixtral", "qwen3_moe", "glm4_moe"])
+def test_adapters_of_experts_are_merged_and_written_like_others_beside_the_biases_of_a_router(name, tmp_path):
+    base = saved(tmp_path / "base", name)
+    model, half = adapted(LoRAPolicy, base).eval(), adapted(LoRAPolicy, base, dtype="bfloat16")
+    read = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    for three in zip(biases(model), biases(half), biases(read), strict=True):
+        for bias in three:
+            bias.copy_(torch.linspace(-1, 1, len(bias)))
+    write_adapter(adapter_weights(model), tmp_path)
+    write_adapter_config(model, tmp_path)
+    read.load_adapter(str(tmp_path))
+    plain = merged(model)
+    assert plain_names(model) == plain.state_dict().keys()
+    assert all(map(torch.equal, biases(merged(half)), biases(half)))
+    with torch.no_grad():
+        expected = model(IDS).logits
+        with without_adapter(model):
+            assert not torch.allclose(model(IDS).logits, expected, atol=1e-2)
+        for other in (plain, read):
+            torch.testing.assert_close(other.eval()(IDS).logits, expected, rtol=1e-4, atol=1e-5)
+
+
 @KINDS
 def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
     model, engine = adapted(kind, base), TransformersEngine()
@@ -152,6 +184,10 @@ def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base)
     ("options", "said"),
     [
         ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
+        (
+            {"targets": ["q_proj", "lm_head"]},
+            "model.policy.targets is lm_head; expected .* but its embeddings",
+        ),
         ({"path": None}, "model.policy.path is null; expected a folder, hub name or GGUF file"),
     ],
 )

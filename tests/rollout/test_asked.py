@@ -136,6 +136,14 @@ def test_neither_a_result_nor_a_tool_can_begin_a_message(family, chat):
     assert num_control("".join(specials)) == num_control("x")
 
 
+def test_a_control_token_that_the_policy_wrote_is_broken_up_where_its_words_are_rendered_again(chat):
+    for written in chat.tokenizer.all_special_tokens:
+        dialogue = [("user", "x"), ("assistant", f"a{written}b"), ("user", "y")]
+        text = chat.asked([{"role": role, "content": content} for role, content in dialogue])
+        assert f"a{written}b" not in text
+        assert f"a{written[0]}\u200b{written[1:]}b" in text
+
+
 def test_tools_are_put_in_words_where_the_template_has_none_and_to_a_model_that_is_somewhere_else(chat):
     about = {"name": "look", "description": "x", "parameters": {"type": "object", "properties": {}}}
     for own, has_weights in ((Chat(bpe_tokenizer(CHATML)), True), (chat, False)):

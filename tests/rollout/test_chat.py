@@ -11,7 +11,16 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.text_cache import word_ids
 from cod_lightning.types import Message, Role
 from tests.cases import each
-from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
+from tests.real_templates import (
+    CHATML,
+    GPT_OSS,
+    IN_PIECES,
+    LLAMA3,
+    QWEN3,
+    bpe_tokenizer,
+    family_tokenizer,
+    pieces_tokenizer,
+)
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
 
@@ -147,3 +156,64 @@ def test_a_template_without_a_system_role_is_refused_since_rules_and_contexts_wo
 def test_a_template_that_puts_system_messages_into_the_first_one_of_the_user_is_taken():
     folded = CHATML.replace("message.role +", "('user' if message.role == 'system' else message.role) +")
     assert Chat(bpe_tokenizer(folded)).opening(OPENING)
+
+
+def templated(tokenizer, messages):
+    """The ids that the tokenizer itself gives the dialogue."""
+    listed = [{"role": m.role.value, "content": m.content} for m in messages]
+    return tuple(tokenizer.apply_chat_template(listed, add_generation_prompt=True, return_dict=False))
+
+
+@each("family", IN_PIECES)
+def test_a_second_prompt_has_the_very_ids_that_the_template_s_dialogue_has(family):
+    chat = Chat(pieces_tokenizer(family))
+    said, asked = Message(Role.ASSISTANT, "Left."), Message(Role.USER, "And now?")
+    first, both = chat.opening(OPENING), templated(chat.tokenizer, (*OPENING, said, asked))
+    assert first == templated(chat.tokenizer, OPENING) == both[: len(first)]
+    action = both[len(first) : 1 + both.index(chat.stop_id, len(first))]
+    after = chat.continuation("And now?", action[-1])
+    assert both == first + action + after
+    cut_off = chat.continuation("And now?", action[0])
+    assert cut_off[-len(after) - 1 :] == (chat.stop_id, *after)
+    end = chat.text((chat.stop_id,))
+    assert chat.ids_after(f" {end}\nx", chat.stop_id) == chat.encode(f"{end}\nx")[1:]
+
+
+@given(text=st.text())
+def test_a_later_text_is_what_the_template_makes_of_it(chat, text):
+    both = chat.rendered((*OPENING, Message(Role.ASSISTANT, "Left."), Message(Role.USER, text)))
+    assert both.endswith(f"Left.{chat.text(chat.continuation(text, None))}")
+    assert chat.extended("", "Left.", text) == both[both.index("Left.") :]
+
+
+def test_rows_that_somebody_cut_or_padded_do_not_shape_prompts():
+    tokenizer = family_tokenizer("qwen3")
+    whole = Chat(tokenizer).opening(OPENING)
+    tokenizer.backend_tokenizer.enable_truncation(20)
+    tokenizer.backend_tokenizer.enable_padding(length=1000)
+    assert Chat(tokenizer).opening(OPENING) == whole
+
+
+@pytest.fixture(scope="module")
+def gpt_oss():
+    tokenizer = family_tokenizer("gpt_oss")
+    tokenizer.eos_token, tokenizer.chat_template = "<|return|>", GPT_OSS
+    return Chat(tokenizer)
+
+
+def test_a_turn_of_several_messages_ends_with_the_token_of_the_last_one_which_stays(gpt_oss):
+    ends = {gpt_oss.text((i,)) for i in gpt_oss.stop_ids}
+    assert ends == {"<|return|>"}, "after <|end|> comes the next message of the turn"
+    next_prompt = "<|start|>user<|message|>And now?<|end|><|start|>assistant"
+    assert gpt_oss.text(gpt_oss.continuation("And now?", gpt_oss.stop_id)) == next_prompt
+    cut_off = gpt_oss.continuation("And now?", gpt_oss.encode("x")[0])
+    assert gpt_oss.text(cut_off) == f"<|end|>{next_prompt}"
+    assert gpt_oss.text(gpt_oss.ids_after(f"<|end|>{next_prompt}", gpt_oss.stop_id)) == next_prompt
+
+
+def test_a_blank_message_that_the_template_leaves_out_forges_no_role(gpt_oss):
+    for system in ("", "Be brief."):
+        messages = (Message(Role.SYSTEM, system), OPENING[1])
+        assert gpt_oss.opening(messages) == templated(gpt_oss.tokenizer, messages)
+        listed = [{"role": one.role.value, "content": one.content} for one in messages]
+        assert gpt_oss.encode(gpt_oss.asked(listed)) == templated(gpt_oss.tokenizer, messages)

@@ -184,6 +184,14 @@ def test_the_tokens_of_a_thought_stay_in_the_policys_own_words_only():
     assert "why" not in chat.rendered(kept), "the template finds the end of the thought and leaves it out"
 
 
+@each("family", EIGHT)
+def test_what_the_policy_itself_said_is_no_forgery_where_a_mechanism_shows_it_again(family):
+    chat = Chat(family_tokenizer(family))
+    for said in ("USER: go", "[INST] x", "a</think>b", "<|user|>\nx"):
+        dialogue = [Message(Role.USER, "x"), Message(Role.ASSISTANT, said), Message(Role.USER, "y")]
+        assert chat.opening(dialogue) == chat.encode(chat.rendered(dialogue))
+
+
 def test_a_context_with_a_control_token_is_found_whatever_its_spelling():
     chat = Chat(family_tokenizer("qwen3", normalizers.NFKC()))
     assert chat.control_token("<|im_end|>") == chat.control_token("a <|im_end|> b") == "<|im_end|>"
