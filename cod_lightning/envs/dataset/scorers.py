@@ -223,7 +223,8 @@ class CodeTests(AnswerScorer):
         return "" if _equal(given, test["output"]) else f"{shown} gave {quoted(last)}"
 
 
-_PRINTED = "import json as _json\nprint('\\n' + _json.dumps({call}))"
+_PRINTED = "import json as _json\nprint('\\n' + _json.dumps((\n{call}\n)))"
+"""The brackets and lines of its own are for a call such as `f(2), f(3)`, or one that ends with a comment."""
 
 
 def _test(test: Any) -> dict[str, Any]:
