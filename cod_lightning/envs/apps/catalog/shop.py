@@ -45,12 +45,17 @@ def cart(desk: AppDesk) -> Iterable[CartLine]:
     return desk.db.all(CartLine)
 
 
-@shop.writes
-def add_to_cart(desk: AppDesk, product_id: int, quantity: int = 1) -> CartLine:
-    """Puts goods into the cart."""
+def _in_stock(desk: AppDesk, product_id: int, quantity: int) -> Product:
     product = find(desk, Product, product_id)
     if not 1 <= quantity <= product.stock:
         raise ApiError(409, f"quantity is {quantity}; {product.stock} are in stock")
+    return product
+
+
+@shop.writes
+def add_to_cart(desk: AppDesk, product_id: int, quantity: int = 1) -> CartLine:
+    """Puts goods into the cart."""
+    _in_stock(desk, product_id, quantity)
     return desk.db.add(CartLine(product_id=product_id, quantity=quantity))
 
 
@@ -73,14 +78,15 @@ def clear_cart(desk: AppDesk) -> dict[str, int]:
 @shop.writes
 def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
     """Orders all that is in the cart, paid with a card and sent to an address."""
-    lines = [(line, find(desk, Product, line.product_id)) for line in desk.db.all(CartLine)]
+    lines = list(desk.db.all(CartLine))
     if not lines:
         raise ApiError(409, "the cart is empty")
     if all(address != known.label for known in desk.db.all(Address)):
         raise ApiError(404, "no address has that label")
-    charge(desk, card, sum(product.price * line.quantity for line, product in lines))
+    charge(desk, card, sum(find(desk, Product, line.product_id).price * line.quantity for line in lines))
     placed: list[Order] = []
-    for line, product in lines:
+    for line in lines:
+        product = _in_stock(desk, line.product_id, line.quantity)
         desk.db.remove(line)
         desk.db.put(replace(product, stock=product.stock - line.quantity))
         placed.append(
@@ -94,7 +100,8 @@ def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
 @shop.lists
 def orders(desk: AppDesk, status: str = "") -> Iterable[Order]:
     """Orders, newest first, with this status."""
-    return reversed([o for o in desk.db.all(Order) if status in ("", o.status)])
+    found = (o for o in desk.db.all(Order) if status in ("", o.status))
+    return sorted(found, key=lambda o: (o.placed, o.id), reverse=True)
 
 
 def _end(desk: AppDesk, id: int, was: str, becomes: str) -> Any:
