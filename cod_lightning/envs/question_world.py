@@ -2,15 +2,15 @@
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.ranges import Count, PositiveShare
-from cod_lightning.types import Message, Pack, Split
+from cod_lightning.types import Message, Pack
 
 MOST_LETTERS = 20_000
 """Of an answer; a longer one is malformed."""
@@ -45,7 +45,9 @@ class AnswerKey(TextPolicy):
     answers: dict[str, str]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return f"<answer>{self.answers[messages[1].content]}</answer>"
+        """Something else may stand above the question."""
+        asked = max(filter(messages[1].content.endswith, self.answers), key=len)
+        return f"<answer>{self.answers[asked]}</answer>"
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         return ""
@@ -141,13 +143,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         right = self.right_answer(self._task) if self.feedback == "answer" else None
         shown = "" if right is None else f" A right answer is {right}"
         return self._ended(_said(grade) + shown, grade.score)
-
-    def _pack(
-        self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""
-    ) -> Pack:
-        pack = super()._pack(split, index, seed, world_seed, specs, asks)
-        order = [task.spec for task in pack.tasks]
-        return replace(pack, tasks=tuple(replace(t, repeat=t.spec in order[:n]) for n, t in enumerate(pack.tasks)))
 
     def _start(self, task: QuestionTask) -> None:
         self._task, self._outcome, self._answers = task, "", 0

@@ -8,7 +8,7 @@ import json
 import pickle
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -53,7 +53,7 @@ class ReasoningGym(QuestionWorld):
         group: Field of a question's metadata that says which rule it follows (arc_1d: task_name, rearc: task_id); null: a pack
             draws any questions of its level. A rule belongs to one split, without rules a question does.
         levels: Settings of the dataset for each difficulty, the easiest first; a pack has one level. Null: its defaults.
-        num_questions: Questions that are generated for each level.
+        num_questions: Questions that are generated for each level, at the start: of some datasets they take minutes.
         asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
@@ -72,19 +72,22 @@ class ReasoningGym(QuestionWorld):
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
         check_at_least("data.env.num_questions", num_questions, 3, "1000 is the default.")
-        super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         self.dataset, self.num_questions = dataset, num_questions
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
+        drawn = derive_seed(group or "", num_questions, *self._levels) % 2**24
+        super().__init__(f"{dataset}-{drawn:06x}", f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         datasets = [[dataset, level, _SEED, num_questions] for level in self._levels]
         self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
-        self._tasks = [GroupedTasks(self._named(n, group), "data.env.num_questions") for n in self._drawn_levels]
+        self._tasks = [
+            GroupedTasks(self._named(n, group), "data.env.num_questions", self._question) for n in self._drawn_levels
+        ]
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, _SEED, str(split), seed, index)
         rng = random.Random(world_seed)
         drawn = self._tasks[rng.choice(self._drawn_levels)].draw(rng, split, num_tasks)
-        return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
+        return self._pack(split, index, seed, world_seed, map(self._task_of, drawn), "question")
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
         """The dataset's own score. An answer at which its scorer raises, and a program, are not of a form that it reads.
@@ -125,8 +128,10 @@ class ReasoningGym(QuestionWorld):
             yield name, {"level": level, "index": index}
 
     def _task_of(self, text: str) -> QuestionTask:
-        key = json.loads(text)
-        return QuestionTask(question=self._entry(key["level"], key["index"])["question"], key=text)
+        return QuestionTask(question=self._question(json.loads(text)), key=text)
+
+    def _question(self, key: Mapping[str, Any]) -> str:
+        return self._entry(key["level"], key["index"])["question"]
 
     def _entry(self, level: int, index: int) -> dict[str, Any]:
         return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)

@@ -71,6 +71,24 @@ def test_levels_are_categories_and_a_pack_has_one():
     assert {len({json.loads(t.spec.key)["level"] for t in pack.tasks}) for pack in mixed} == {1}
 
 
+@each("dataset", ["tower_of_hanoi", "coin_flip"])
+def test_without_rules_a_question_that_is_generated_several_times_belongs_to_one_split(dataset):
+    env, seen = ReasoningGym(dataset, levels=[{}, {}], num_questions=200), {}
+    for split in Split:
+        for index in range(60):
+            for task in env.sample_pack(split=split, index=index, num_tasks=4).tasks:
+                assert seen.setdefault(task.spec.question, split) is split
+    assert len(seen) > 60
+
+
+def test_what_draws_other_packs_has_another_name(arc):
+    others = [{"group": None}, {"num_questions": 301}, {"levels": [{"num_train": 1}]}]
+    names = [
+        ReasoningGym(**{"dataset": "arc_1d", "group": "task_name", "num_questions": 300} | one).name for one in others
+    ]
+    assert len({arc.name, *names}) == 4
+
+
 def test_a_copy_draws_the_same_and_the_global_generator_stays(arc):
     random.seed(5)
     state = random.getstate()

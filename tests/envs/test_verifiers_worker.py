@@ -110,6 +110,14 @@ def test_an_answer_that_a_rubric_runs_as_code_changes_no_later_score(world, answ
     assert [reward(world, "2 + 2"), reward(world, "2 + 3")] == [1.0, 0.0]
 
 
+def test_a_task_that_a_pack_has_twice_is_a_repeat(world):
+    assert [task.repeat for task in world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3).tasks] == [
+        False,
+        True,
+        True,
+    ]
+
+
 def test_an_answer_that_ends_its_process_costs_its_own_lifecycle(world):
     with pytest.raises(EnvironmentFailure, match=r"ended without an answer \(exit code 3\)"):
         reward(world, "__import__('os')._exit(3)")

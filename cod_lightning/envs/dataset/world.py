@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,12 @@ class DatasetWorld(QuestionWorld):
         self.path, self.columns = path, {"prompt": prompt, "answer": answer, "group": group}
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
-        self._tasks = GroupedTasks(self._read(), "data.env.path")
+        self._tasks = GroupedTasks(self._read(), "data.env.path", itemgetter("question"))
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        return self._pack(split, index, seed, world_seed, map(_task, order))
+        return self._pack(split, index, seed, world_seed, map(_task, order), "question")
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
         return self.scorer.grade(answer, json.loads(task.key))

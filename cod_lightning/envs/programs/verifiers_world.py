@@ -103,7 +103,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        return self._pack(split, index, seed, world_seed, (VerifiersTask(data=data) for data in order))
+        return self._pack(split, index, seed, world_seed, (VerifiersTask(data=data) for data in order), "data")
 
     def step(self, action: str) -> Stepped:
         """A person or a script cannot play: the task ends."""

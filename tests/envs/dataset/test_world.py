@@ -1,6 +1,7 @@
 """Questions on disk keep the contract of worlds, and packs keep to their groups."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
+from cod_lightning.envs.question_world import AnswerKey
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.cases import each
 
 ROWS = [
@@ -135,6 +137,26 @@ def test_a_row_that_cannot_be_asked_is_named_with_file_line_key_and_remedy(tmp_p
     path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": first, "group": 1}, row])
     with pytest.raises(ConfigError, match=complaint):
         world(path, **settings)
+
+
+def test_without_groups_a_question_belongs_to_one_split_and_asked_again_it_is_a_repeat(tmp_path):
+    rows = [{"prompt": f"Say {n % 40}.", "answer": f"{n}|{n % 40}"} for n in range(80)]  # each twice, by other rules
+    env = DatasetWorld(write(tmp_path / "said.jsonl", rows), scorer=RegexMatch())
+    seen = {}
+    for split in Split:
+        for index in range(60):
+            tasks = env.sample_pack(split=split, index=index, num_tasks=6).tasks
+            asked = [task.spec.question for task in tasks]
+            assert [task.repeat for task in tasks] == [one in asked[:n] for n, one in enumerate(asked)]
+            assert {seen.setdefault(one, split) for one in asked} == {split}
+    assert len(seen) == 40
+
+
+def test_the_oracle_answers_also_where_something_stands_above_the_question():
+    oracle = AnswerKey({"2?": "two", "What is 2?": "too"})
+    for question, answer in (("2?", "two"), ("Be quick.\n\nWhat is 2?", "too"), ("Be quick.\n\n2?", "two")):
+        messages = [Message(Role.SYSTEM, "What is 2?"), Message(Role.USER, question)]
+        assert oracle.act(messages, random.Random(0)) == f"<answer>{answer}</answer>"
 
 
 def test_the_judge_reads_the_right_answer_where_the_world_grades_nothing(path):
