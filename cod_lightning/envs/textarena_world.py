@@ -26,6 +26,8 @@ _RULES = (
 )
 _LONGEST = 500
 """Letters of a move."""
+_GAME = -1
+"""Who says what the game says; of the player's words some games put their kind there."""
 _GLOBAL = threading.Lock()
 """Held while a game uses Python's global generator."""
 
@@ -74,12 +76,13 @@ class TextArenaGame(gymnasium.Env[str, str]):
             rewards, info = self._env.close()
         reason = str(info[0].get("reason", "The game is over."))
         said = self._shown if reason in self._shown else f"{self._shown}\n{reason}".strip()
-        return said, float(rewards[0]), True, False, {}
+        # of a move that they do not take some games mix up reward and reason
+        return said, -1.0 if isinstance(rewards[0], str) else float(rewards[0]), True, False, {}
 
     def _text(self) -> str:
         """What the game has said since the last move; what the player said is left out."""
         _, messages = self._env.get_observation()
-        return "\n".join(text for author, text, _ in messages if author < 0).strip()
+        return "\n".join(text for author, text, _ in messages if author == _GAME).strip()
 
     @contextmanager
     def _generator(self) -> Iterator[None]:
@@ -105,7 +108,7 @@ class TextArenaWorld(GymnasiumWorld):
         num_seeds: Seeds 0, 1, ... that packs draw from.
         max_turns: Moves per task; the game may end earlier.
         success_at: Reward from which a task counts as solved.
-        min_reward: Smallest reward of the game; a second move in a row that it does not take costs 1.
+        min_reward: Smallest reward of the game; some give -1 for a second move in a row that they do not take.
         max_reward: Largest reward of the game.
     """
 
