@@ -15,10 +15,10 @@ from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Stepped, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.question_world import answer_form
+from cod_lightning.envs.wrapped import delegated
 from cod_lightning.errors import ConfigError, described
 from cod_lightning.extras import require
 from cod_lightning.ranges import Count
-from cod_lightning.types import EpisodeStatus
 
 _RULES = (
     "You play a game for one player. What is hidden in it is the same in all tasks of a series, so what you find out may help the "
@@ -113,6 +113,7 @@ class TextArenaWorld(GymnasiumWorld):
     """
 
     env: TextArenaGame
+    malformed = delegated("env.malformed")
 
     def __init__(
         self,
@@ -142,7 +143,3 @@ class TextArenaWorld(GymnasiumWorld):
         super().__init__(
             played, tasks, _RULES, max_turns, "seed", success_at, min_reward, max_reward, world_name=name
         )  # fmt: skip
-
-    @property
-    def status(self) -> EpisodeStatus:
-        return EpisodeStatus.MALFORMED if self.env.malformed else super().status

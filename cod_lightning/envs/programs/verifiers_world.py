@@ -108,9 +108,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def step(self, action: str) -> Stepped:
         """A person or a script cannot play: the task ends."""
         self._outcome = "malformed"
-        return self._ended(
-            "Only its own program plays this environment. The task is over.", self.traits.reward_range[0]
-        )
+        return self._ended("Only its own program plays this environment. The task is over.", self.traits.least)
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._pending = PendingCall()
