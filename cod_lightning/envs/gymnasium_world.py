@@ -107,8 +107,7 @@ class GymnasiumWorld(TextEnv):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        seeds = [derive_seed(world_seed, n) % 2**31 for n in range(num_tasks)]
-        specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
+        specs = [GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order)]
         listed = tuple(
             Task(id=str(n), seed=spec.seed, spec=spec, repeat=spec.options in order[:n]) for n, spec in enumerate(specs)
         )

@@ -38,8 +38,13 @@ class QuestionTask(Unchanging):
     """As JSON: what the world grades by."""
 
 
+class _Noteless(TextPolicy):
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return ""
+
+
 @dataclass(frozen=True)
-class AnswerKey(TextPolicy):
+class AnswerKey(_Noteless):
     """Answers each question of a pack from a list."""
 
     answers: dict[str, str]
@@ -49,21 +54,15 @@ class AnswerKey(TextPolicy):
         asked = max(filter(messages[1].content.endswith, self.answers), key=len)
         return f"<answer>{self.answers[asked]}</answer>"
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class AnyAnswer(TextPolicy):
+class AnyAnswer(_Noteless):
     """Gives the answer of any question of the list, whatever is asked."""
 
     answers: tuple[str, ...]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         return f"<answer>{rng.choice(self.answers)}</answer>"
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return ""
 
 
 class QuestionPlayers(Players["QuestionWorld"]):

@@ -174,16 +174,8 @@ class _Author:
             sender = rng.choice(senders[:4])
             text = f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number."
             at = f"2026-02-{10 + n} {rng.randint(8, 17):02}:{rng.randint(0, 59):02}"
-            row = s.Mail(
-                folder="inbox",
-                sender=sender,
-                to=self.person.email,
-                subject=topic,
-                body=text,
-                at=at,
-                unread=rng.random() < 0.4,
-            )
-            self.db.add(row)
+            to, unread = self.person.email, rng.random() < 0.4
+            self.db.add(s.Mail(folder="inbox", sender=sender, to=to, subject=topic, body=text, at=at, unread=unread))
         closing = f"{facts.sign or CLOSINGS[0]}, {self.person.first}"
         for topic, to in zip(topics[14:16], (boss.email if boss else senders[0], senders[1]), strict=True):
             hello = "Hello boss" if boss and to == boss.email else "Hello"

@@ -45,17 +45,13 @@ def cart(desk: AppDesk) -> Iterable[CartLine]:
     return desk.db.all(CartLine)
 
 
-def _in_stock(desk: AppDesk, product_id: int, quantity: int) -> Product:
-    product = find(desk, Product, product_id)
-    if not 1 <= quantity <= product.stock:
-        raise ApiError(409, f"quantity is {quantity}; {product.stock} are in stock")
-    return product
-
-
 @shop.writes
 def add_to_cart(desk: AppDesk, product_id: int, quantity: int = 1) -> CartLine:
     """Puts goods into the cart."""
-    _in_stock(desk, product_id, quantity)
+    product = find(desk, Product, product_id)
+    left = product.stock - sum(line.quantity for line in desk.db.all(CartLine) if line.product_id == product_id)
+    if not 1 <= quantity <= left:
+        raise ApiError(409, f"quantity is {quantity}; {left} are in stock")
     return desk.db.add(CartLine(product_id=product_id, quantity=quantity))
 
 
@@ -78,17 +74,16 @@ def clear_cart(desk: AppDesk) -> dict[str, int]:
 @shop.writes
 def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
     """Orders all that is in the cart, paid with a card and sent to an address."""
-    lines = list(desk.db.all(CartLine))
+    lines = [(line, find(desk, Product, line.product_id)) for line in desk.db.all(CartLine)]
     if not lines:
         raise ApiError(409, "the cart is empty")
     if all(address != known.label for known in desk.db.all(Address)):
         raise ApiError(404, "no address has that label")
-    charge(desk, card, sum(find(desk, Product, line.product_id).price * line.quantity for line in lines))
+    charge(desk, card, sum(product.price * line.quantity for line, product in lines))
     placed: list[Order] = []
-    for line in lines:
-        product = _in_stock(desk, line.product_id, line.quantity)
+    for line, product in lines:
         desk.db.remove(line)
-        desk.db.put(replace(product, stock=product.stock - line.quantity))
+        desk.db.put(replace(product, stock=find(desk, Product, product.id).stock - line.quantity))
         placed.append(
             desk.db.add(
                 Order(product_id=product.id, quantity=line.quantity, card=card, address=address, placed=desk.now[:10])
