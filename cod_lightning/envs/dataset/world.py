@@ -33,7 +33,7 @@ class DatasetWorld(QuestionWorld):
         group: Column of what questions share; null: all belong together.
         scorer: How an answer is graded; null: `ExactMatch`.
         rules: System text before the form of the answer; null says that questions belong together.
-        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+        world_name: Short identity; null takes the name of the file or folder. Pack ids begin with it and a digest of the questions.
         asked: Further parameters of `QuestionWorld`.
     """
 
@@ -54,9 +54,10 @@ class DatasetWorld(QuestionWorld):
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
         self._tasks = GroupedTasks(self._read(), "data.env.path", itemgetter("question"))
+        self._drawn_as, self.name = self.name, f"{self.name}-{self._tasks.digest}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        world_seed = derive_seed(self.name, str(split), seed, index)
+        world_seed = derive_seed(self._drawn_as, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
         return self._pack(split, index, seed, world_seed, map(_task, order), "question")
 

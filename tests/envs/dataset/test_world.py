@@ -69,6 +69,9 @@ def test_equal_rows_and_their_order_change_no_pack_and_a_file_without_rows_is_re
     one, two = world(path), world(other, world_name="wugs")
     asked = {"split": Split.TRAIN, "index": 3, "num_tasks": 4}
     assert one.sample_pack(**asked) == two.sample_pack(**asked)
+    less = world(write(tmp_path / "wugs.jsonl", ROWS[1:]))
+    assert less.sample_pack(**asked).world_seed == one.sample_pack(**asked).world_seed
+    assert less.sample_pack(**asked).id != one.sample_pack(**asked).id, "it names other questions"
     with pytest.raises(ConfigError, match=r"none\.jsonl; expected a file with at least one row"):
         world(write(Path(path).with_name("none.jsonl"), []))
 
