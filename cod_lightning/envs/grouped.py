@@ -22,7 +22,7 @@ class GroupedTasks(Unchanging):
         tasks: Records of plain values, each with the name of its group; all names None: there are no groups, and all belong
             together.
         key: Config key of the tasks, for what is said where a split is empty.
-        asks: What a task asks; null: all that its record says.
+        asks: What a task asks, from its JSON; by default all of it.
     """
 
     __slots__ = ("_groups", "_key", "_num", "_what")
@@ -31,13 +31,13 @@ class GroupedTasks(Unchanging):
         self,
         tasks: Iterable[tuple[str | None, Mapping[str, Any]]],
         key: str = "data.env.tasks",
-        asks: Callable[[Mapping[str, Any]], str] | None = None,
+        asks: Callable[[str], str] = str,
     ) -> None:
-        rows = [(name, text := json.dumps(task, sort_keys=True), asks(task) if asks else text) for name, task in tasks]
+        rows = [(name, json.dumps(task, sort_keys=True)) for name, task in tasks]
         if not rows:
             raise ConfigError(key, "none", "at least one task", "Fill the list.")
-        grouped = any(name is not None for name, *_ in rows)
-        units = [(name or "" if grouped else asked, text) for name, text, asked in rows]
+        grouped = any(name is not None for name, _ in rows)
+        units = [(name or "" if grouped else asks(text), text) for name, text in rows]
         placed = _splits({unit for unit, _ in units})
         found: dict[Split, dict[str, set[str]]] = {split: {} for split in Split}
         for unit, text in units:

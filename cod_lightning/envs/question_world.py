@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy, Unchanging
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.ranges import Count, PositiveShare
 from cod_lightning.types import Message, Pack
@@ -36,6 +36,8 @@ class QuestionTask(Unchanging):
     question: str
     key: str
     """As JSON: what the world grades by."""
+    group: str = ""
+    """Name of its group, whose questions share something; empty where there are no groups."""
 
 
 class _Noteless(TextPolicy):
@@ -78,6 +80,14 @@ class QuestionPlayers(Players["QuestionWorld"]):
         return AnyAnswer(tuple(answers.values())) if kind is Reference.RANDOM else AnswerKey(answers)
 
 
+class QuestionRules(HiddenRules["QuestionWorld"]):
+    """What packs of questions hide."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """The group's; without groups nothing that they have in common."""
+        return self.env._spec(pack.tasks[0]).group or pack.id
+
+
 class QuestionWorld(TaskWorld[QuestionTask]):
     """Shows a question, grades the answer between the tags, and says what was wrong.
 
@@ -89,7 +99,7 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         success_at: Score from which a question counts as solved.
     """
 
-    companions = (QuestionPlayers,)
+    companions = (QuestionPlayers, QuestionRules)
 
     task_type = QuestionTask
     late = None

@@ -8,7 +8,7 @@ import json
 import pickle
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -80,7 +80,8 @@ class ReasoningGym(QuestionWorld):
         self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
         self._tasks = [
-            GroupedTasks(self._named(n, group), "data.env.num_questions", self._question) for n in self._drawn_levels
+            GroupedTasks(self._named(n, group), "data.env.num_questions", lambda text: self._task_of(text).question)
+            for n in self._drawn_levels
         ]
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -115,7 +116,7 @@ class ReasoningGym(QuestionWorld):
         rng = random.Random(seed)
         return self._task_of(rng.choice(rng.choice(self._tasks[rng.choice(self._drawn_levels)].all)))
 
-    def _named(self, level: int, group: str | None) -> Iterator[tuple[str | None, dict[str, int]]]:
+    def _named(self, level: int, group: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
         """Each question of the level, by its rule."""
         for index in range(self.num_questions):
             name = None
@@ -125,13 +126,12 @@ class ReasoningGym(QuestionWorld):
                     expected = f"a field of the metadata of {self.dataset}, which has {', '.join(sorted(metadata))}"
                     raise ConfigError("data.env.group", group, expected, "Null draws any questions.")
                 name = group_name(metadata[group])
-            yield name, {"level": level, "index": index}
+            yield name, {"level": level, "index": index, "group": name or ""}
 
     def _task_of(self, text: str) -> QuestionTask:
-        return QuestionTask(question=self._question(json.loads(text)), key=text)
-
-    def _question(self, key: Mapping[str, Any]) -> str:
-        return self._entry(key["level"], key["index"])["question"]
+        key = json.loads(text)
+        question = self._entry(key["level"], key["index"])["question"]
+        return QuestionTask(question=question, key=text, group=key["group"])
 
     def _entry(self, level: int, index: int) -> dict[str, Any]:
         return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)

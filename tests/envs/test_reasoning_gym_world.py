@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, Variants, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Variants, beside
 from cod_lightning.envs.question_world import Grade, QuestionTask
 from cod_lightning.envs.reasoning_gym_world import _GRADER, ReasoningGym
 from cod_lightning.errors import ConfigError, GradingFailed
@@ -44,6 +44,7 @@ def test_a_pack_follows_one_rule_and_a_rule_belongs_to_one_split(arc):
             pack = arc.sample_pack(split=split, index=index, num_tasks=4)
             (rule,) = rules_of(arc, pack)
             assert seen.setdefault(rule, split) is split
+            assert beside(arc, HiddenRules).hidden_rule(pack) == json.dumps(rule)
     assert set(seen.values()) == set(Split)
 
 

@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ class DatasetWorld(QuestionWorld):
         self.path, self.columns = path, {"prompt": prompt, "answer": answer, "group": group}
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
-        self._tasks = GroupedTasks(self._read(), "data.env.path", itemgetter("question"))
+        self._tasks = GroupedTasks(self._read(), "data.env.path", lambda text: _task(text).question)
         self._drawn_as, self.name = self.name, f"{self.name}-{self._tasks.digest}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -104,7 +103,7 @@ class DatasetWorld(QuestionWorld):
                 raise ConfigError(
                     "data.env.path", place, expected, "Keep one; RegexMatch takes several answers as a|b."
                 )
-            yield name, {"question": question, "key": text}
+            yield name, {"question": question, "key": text, "group": name or ""}
         if not answers:
             raise ConfigError("data.env.path", path, "a file with at least one row", "Fill it, or name another.")
 

@@ -8,7 +8,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
 from cod_lightning.envs.question_world import AnswerKey
 from cod_lightning.errors import ConfigError
@@ -153,6 +153,17 @@ def test_without_groups_a_question_belongs_to_one_split_and_asked_again_it_is_a_
             assert [task.repeat for task in tasks] == [one in asked[:n] for n, one in enumerate(asked)]
             assert {seen.setdefault(one, split) for one in asked} == {split}
     assert len(seen) == 40
+
+
+def test_packs_of_a_group_hide_the_same(path):
+    env, found = world(path), {}
+    for pack in (env.sample_pack(split=Split.TEST, index=index, num_tasks=2) for index in range(60)):
+        rule = beside(env, HiddenRules).hidden_rule(pack)
+        found.setdefault(rule, set()).update(task.spec.question.split()[3] for task in pack.tasks)
+    assert [len(series) for series in found.values()] == [1] * len(set.union(*found.values()))
+    plain = world(path, group=None)
+    pack = plain.sample_pack(split=Split.TEST, index=0, num_tasks=2)
+    assert beside(plain, HiddenRules).hidden_rule(pack) == pack.id
 
 
 def test_the_oracle_answers_also_where_something_stands_above_the_question():
