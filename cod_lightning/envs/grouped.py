@@ -51,11 +51,6 @@ class GroupedTasks(Unchanging):
         return [group for split in Split for group in self._groups[split]]
 
     @property
-    def digest(self) -> str:
-        """Of the tasks in their groups and splits."""
-        return hashlib.sha256(json.dumps(self.all).encode()).hexdigest()[:8]
-
-    @property
     def sizes(self) -> dict[Split, list[int]]:
         """Tasks of each group of a split."""
         return {split: [*map(len, groups)] for split, groups in self._groups.items()}

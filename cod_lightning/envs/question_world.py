@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from cod_lightning.envs.answers import answer_of, quoted
+from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import HiddenRules, Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.ranges import Count, PositiveShare
@@ -179,8 +179,3 @@ def answer_form(what: str) -> str:
     'Answer with brief reasoning, then exactly one answer in this form:\\n<answer>A NUMBER</answer>'
     """
     return f"Answer with brief reasoning, then exactly one answer in this form:\n<answer>{what}</answer>"
-
-
-def wrong_form(answer: str, expected: str) -> Grade:
-    """The grade of an answer that is not of the form that was asked for."""
-    return Grade(0.0, f"{quoted(answer)} is not {expected}", malformed=True)

@@ -26,8 +26,6 @@ _RULES = (
 )
 _LONGEST = 500
 """Letters of a move."""
-_GAME = -1
-"""Who says what the game says; of the player's words some games put their kind there."""
 _GLOBAL = threading.Lock()
 """Held while a game uses Python's global generator."""
 
@@ -80,9 +78,9 @@ class TextArenaGame(gymnasium.Env[str, str]):
         return said, -1.0 if isinstance(rewards[0], str) else float(rewards[0]), True, False, {}
 
     def _text(self) -> str:
-        """What the game has said since the last move; what the player said is left out."""
+        """What the game (-1) has said since the last move, without the player's words, of which some games name the kind first."""
         _, messages = self._env.get_observation()
-        return "\n".join(text for author, text, _ in messages if author == _GAME).strip()
+        return "\n".join(text for author, text, _ in messages if author == -1).strip()
 
     @contextmanager
     def _generator(self) -> Iterator[None]:

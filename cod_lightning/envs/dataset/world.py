@@ -53,7 +53,7 @@ class DatasetWorld(QuestionWorld):
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
         self._tasks = GroupedTasks(self._read(), "data.env.path", lambda text: _task(text).question)
-        self._drawn_as, self.name = self.name, f"{self.name}-{self._tasks.digest}"
+        self._drawn_as, self.name = self.name, f"{self.name}-{derive_seed(repr(self._tasks.all)) % 2**32:08x}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self._drawn_as, str(split), seed, index)

@@ -95,7 +95,7 @@ def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
 @shop.lists
 def orders(desk: AppDesk, status: str = "") -> Iterable[Order]:
     """Orders, newest first, with this status."""
-    found = (o for o in desk.db.all(Order) if status in ("", o.status))
+    found = [o for o in desk.db.all(Order) if status in ("", o.status)]
     return sorted(found, key=lambda o: (o.placed, o.id), reverse=True)
 
 
