@@ -5,8 +5,10 @@ Needs the extra `reasoning-gym` (Apache-2.0). Source: https://github.com/open-th
 
 import copy
 import json
+import os
 import pickle
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -31,6 +33,7 @@ _GRADER = "cod_lightning.envs.reasoning_gym_grading:grader"
 _GRADING_S, _GRADING_MB = 10.0, 1024
 _SEED = 0
 """Of the datasets, whose questions stay the same in every run."""
+_GENERATE = "import sys; from cod_lightning.envs.reasoning_gym_world import generate; generate(*sys.argv[1:])"
 
 
 class GymVariants(Variants["ReasoningGym"]):
@@ -77,6 +80,9 @@ class ReasoningGym(QuestionWorld):
         drawn = derive_seed(group or "", num_questions, *self._levels) % 2**24
         super().__init__(f"{dataset}-{drawn:06x}", f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         datasets = [[dataset, level, _SEED, num_questions] for level in self._levels]
+        for one in datasets:
+            _dataset(*one)
+        self._datasets = json.dumps(datasets)
         self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
         self._tasks = [
@@ -134,10 +140,9 @@ class ReasoningGym(QuestionWorld):
         return QuestionTask(question=question, key=text, group=key["group"])
 
     def _entry(self, level: int, index: int) -> dict[str, Any]:
-        return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)
+        return _questions(self._datasets)[level * self.num_questions + index]
 
 
-@lru_cache(maxsize=64)
 def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
     """The dataset with these settings. Raises `ConfigError` for a name or a setting that reasoning-gym refuses."""
     import reasoning_gym  # pyright: ignore[reportMissingImports]
@@ -151,11 +156,24 @@ def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
         raise ConfigError("data.env.levels", settings, f"settings of {name} ({error})", remedy) from error
 
 
-@lru_cache(maxsize=4096)
-def _entry(name: str, settings: str, seed: int, size: int, index: int) -> dict[str, Any]:
-    """A generated question: the same for the same arguments. Python's global generator stays as it was."""
-    state = random.getstate()
-    try:
-        return _dataset(name, settings, seed, size)[index]
-    finally:
-        random.setstate(state)
+@lru_cache(maxsize=16)
+def _questions(datasets: str) -> list[dict[str, Any]]:
+    """Those of all levels, in order, from a process without random hashes: some datasets draw from sets, in their order."""
+    told = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _GENERATE, datasets], env=told, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        expected = f"a dataset that can generate its questions (its process ended with exit code {done.returncode})"
+        raise ConfigError("data.env.dataset", json.loads(datasets)[0][0], expected, "It said above why it could not.")
+    return pickle.loads(done.stdout)
+
+
+def generate(datasets: str) -> None:
+    """Write the questions of datasets, which are name, settings, seed and size (JSON), to standard output."""
+    output, sys.stdout = sys.stdout.buffer, sys.stderr  # what a dataset prints is no question
+    found = list[dict[str, Any]]()
+    for name, settings, seed, size in json.loads(datasets):
+        made = _dataset(name, settings, seed, size)
+        for index in range(size):
+            random.seed(index)  # list_functions draws from Python's global generator
+            found.append(made[index])
+    pickle.dump(found, output)

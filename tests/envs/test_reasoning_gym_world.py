@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import random
+import subprocess
 import sys
 
 import pytest
@@ -80,6 +82,23 @@ def test_without_rules_a_question_that_is_generated_several_times_belongs_to_one
             for task in env.sample_pack(split=split, index=index, num_tasks=4).tasks:
                 assert seen.setdefault(task.spec.question, split) is split
     assert len(seen) > 60
+
+
+def test_every_process_draws_the_same_questions_also_of_datasets_that_go_by_the_order_of_sets():
+    drawn = (
+        "from cod_lightning.envs.reasoning_gym_world import ReasoningGym; from cod_lightning.types import Split; "
+        "worlds = [ReasoningGym(name, num_questions=12) for name in ('word_ladder', 'list_functions')]; "
+        "print('\\n', [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=4) for world in worlds])"
+    )
+    found = set()
+    for seed in ("1", "2"):
+        told = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        printed = subprocess.run(
+            [sys.executable, "-c", drawn], env=told, capture_output=True, text=True, check=True
+        ).stdout
+        found.add(printed.rstrip().rpartition("\n")[2])
+    assert len(found) == 1
+    assert "question" in found.pop()
 
 
 def test_what_draws_other_packs_has_another_name(arc):
