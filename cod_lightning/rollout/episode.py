@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -134,8 +133,8 @@ class _Solving(UnderWay):
         """The episode from the first observation on. Raises one of `FAULTS`."""
         observation, rules = await begun(self.env, self.task)
         # a mixture's traits are those of its present task
-        known = attrgetter("traits.hides_reward", "traits.least")
-        hidden, self.least = crossing(EnvironmentFailure, lambda: known(self.env))
+        hidden = crossing(EnvironmentFailure, lambda: self.env.traits.hides_reward)
+        self.least = crossing(EnvironmentFailure, lambda: self.env.traits.least)
         self.record = structs.replace(self.record, reward_hidden=hidden)
         see_known(observation.content, self.chat, self.env, "reset()")
         rules = f"{rules}{note}"
