@@ -9,6 +9,7 @@ itself and never meets a token, a model or a coroutine. What else a run can use 
 a `Companion`, named in `companions`; `beside(env, Players)` finds it. `task_world.TaskWorld` starts and ends tasks of one kind.
 """
 
+import math
 import random
 import string
 from abc import ABC, abstractmethod
@@ -99,6 +100,12 @@ class Traits:
     thread."""
     shows_images: bool = False
     """Whether observations may have images among their parts; only engines that take media play it."""
+
+    @property
+    def least(self) -> float:
+        """The reward of a task that was not played to its end, or not legibly: none is lower; 0 where there is no bound."""
+        low = self.reward_range[0]
+        return low if math.isfinite(low) else 0.0
 
 
 class TextEnv(gymnasium.Env[Observation, str], ABC):

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cod_lightning.envs.base import Unchanging
@@ -15,13 +15,14 @@ from cod_lightning.types import Split
 class GroupedTasks(Unchanging):
     """Tasks as canonical JSON, in an order that does not depend on where they came from.
 
-    A group belongs to one split, by the hash of its name; without groups a task does. Where three or more leave a split empty that
-    way, they are ranked by their hashes: the first tenth, at least one, tests, the next validates, the rest trains.
+    A group belongs to one split, by the hash of its name; without groups, tasks that ask the same do. Where three or more leave a
+    split empty that way, they are ranked by hash: the first tenth, at least one, tests, the next validates, the rest trains.
 
     Args:
         tasks: Records of plain values, each with the name of its group; all names None: there are no groups, and all belong
             together.
         key: Config key of the tasks, for what is said where a split is empty.
+        asks: What a task asks, from its JSON; by default all of it.
     """
 
     __slots__ = ("_groups", "_key", "_num", "_what")
@@ -30,12 +31,13 @@ class GroupedTasks(Unchanging):
         self,
         tasks: Iterable[tuple[str | None, Mapping[str, Any]]],
         key: str = "data.env.tasks",
+        asks: Callable[[str], str] = str,
     ) -> None:
         rows = [(name, json.dumps(task, sort_keys=True)) for name, task in tasks]
         if not rows:
             raise ConfigError(key, "none", "at least one task", "Fill the list.")
         grouped = any(name is not None for name, _ in rows)
-        units = [(name or "" if grouped else text, text) for name, text in rows]
+        units = [(name or "" if grouped else asks(text), text) for name, text in rows]
         placed = _splits({unit for unit, _ in units})
         found: dict[Split, dict[str, set[str]]] = {split: {} for split in Split}
         for unit, text in units:

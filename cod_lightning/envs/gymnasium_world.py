@@ -33,11 +33,8 @@ class GroupRules(HiddenRules["GymnasiumWorld"]):
         """The group's value; without groups all packs hide the same."""
         spec = pack.tasks[0].spec
         assert isinstance(spec, GymnasiumTask), f"task {pack.tasks[0].id} is not of {self.env.name}"
-        return (
-            self.env.name
-            if self.env._group_key is None
-            else group_name(json.loads(spec.options).get(self.env._group_key))
-        )
+        key = self.env._group_key
+        return self.env.name if key is None else group_name(json.loads(spec.options).get(key))
 
 
 class GymnasiumWorld(TextEnv):
@@ -61,6 +58,8 @@ class GymnasiumWorld(TextEnv):
     """
 
     companions = (GroupRules,)
+    malformed = False
+    """Whether the last answer could not be read, where the environment tells."""
 
     def __init__(
         self,
@@ -100,14 +99,15 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def status(self) -> EpisodeStatus:
-        """Truncated out of turns, completed otherwise; an environment that knows malformed text says so in words."""
+        """Malformed where the environment tells, else it says so in words; truncated out of turns."""
+        if self.malformed:
+            return EpisodeStatus.MALFORMED
         return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        seeds = [derive_seed(world_seed, n) % 2**31 for n in range(num_tasks)]
-        specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
+        specs = [GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order)]
         listed = tuple(
             Task(id=str(n), seed=spec.seed, spec=spec, repeat=spec.options in order[:n]) for n, spec in enumerate(specs)
         )
@@ -131,6 +131,8 @@ class GymnasiumWorld(TextEnv):
         observation, reward, terminated, truncated, _ = self.env.step(action)
         self._turns += 1
         self._reward = self._reward + float(reward) if self.sum_rewards else float(reward)
+        if self.malformed:
+            self._reward = self.traits.least
         self._truncated = not terminated and (truncated or self._turns >= self.max_turns)
         self._ended = terminated or self._truncated
         return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}

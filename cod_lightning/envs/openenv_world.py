@@ -19,10 +19,10 @@ from cod_lightning.envs.base import Stepped, Traits, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.envs.tool_calls import BadCalls, decoded
+from cod_lightning.envs.wrapped import delegated
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung, described
 from cod_lightning.extras import require
 from cod_lightning.ranges import Positive
-from cod_lightning.types import EpisodeStatus
 
 _LONGEST = 20_000
 """Letters of an answer."""
@@ -274,6 +274,7 @@ class OpenEnvWorld(GymnasiumWorld):
 
     traits = Traits(blocking=True)
     env: OpenEnvSession
+    malformed = delegated("env.malformed")
 
     def __init__(
         self,
@@ -292,7 +293,3 @@ class OpenEnvWorld(GymnasiumWorld):
         stated = f"{rules}\n\n{session.described_action()}"
         super().__init__(session, listed, stated, sum_rewards=True, world_name=world_name, **world)
         session.check(listed)
-
-    @property
-    def status(self) -> EpisodeStatus:
-        return EpisodeStatus.MALFORMED if self.env.malformed else super().status

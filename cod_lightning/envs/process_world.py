@@ -53,9 +53,8 @@ class ProcessVariants(WrappedVariants["ProcessWorld"]):
     def without_world_memory(self) -> TextEnv:
         own = self.env
         inside = beside(own.world, Variants).without_world_memory()
-        if inside is own.world:
-            return own
-        return ProcessWorld(inside, own.num_workers, own.step_s, own.memory_gb, own.cpu_s)
+        sizes = own.num_workers, own.step_s, own.memory_gb, own.cpu_s
+        return own if inside is own.world else ProcessWorld(inside, *sizes)
 
 
 class ProcessWorld(WrappedWorld):

@@ -2,15 +2,15 @@
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Players, Reference, Stepped, TextPolicy, Unchanging
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.ranges import Count, PositiveShare
-from cod_lightning.types import Message, Pack, Split
+from cod_lightning.types import Message, Pack
 
 MOST_LETTERS = 20_000
 """Of an answer; a longer one is malformed."""
@@ -36,32 +36,35 @@ class QuestionTask(Unchanging):
     question: str
     key: str
     """As JSON: what the world grades by."""
+    group: str = ""
+    """Name of its group, whose questions share something; empty where there are no groups."""
 
 
-@dataclass(frozen=True)
-class AnswerKey(TextPolicy):
-    """Answers each question of a pack from a list."""
-
-    answers: dict[str, str]
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return f"<answer>{self.answers[messages[1].content]}</answer>"
-
+class _Noteless(TextPolicy):
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         return ""
 
 
 @dataclass(frozen=True)
-class AnyAnswer(TextPolicy):
+class AnswerKey(_Noteless):
+    """Answers each question of a pack from a list."""
+
+    answers: dict[str, str]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Something else may stand above the question."""
+        asked = max(filter(messages[1].content.endswith, self.answers), key=len)
+        return f"<answer>{self.answers[asked]}</answer>"
+
+
+@dataclass(frozen=True)
+class AnyAnswer(_Noteless):
     """Gives the answer of any question of the list, whatever is asked."""
 
     answers: tuple[str, ...]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         return f"<answer>{rng.choice(self.answers)}</answer>"
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return ""
 
 
 class QuestionPlayers(Players["QuestionWorld"]):
@@ -77,6 +80,14 @@ class QuestionPlayers(Players["QuestionWorld"]):
         return AnyAnswer(tuple(answers.values())) if kind is Reference.RANDOM else AnswerKey(answers)
 
 
+class QuestionRules(HiddenRules["QuestionWorld"]):
+    """What packs of questions hide."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """The group's; without groups nothing that they have in common."""
+        return self.env._spec(pack.tasks[0]).group or pack.id
+
+
 class QuestionWorld(TaskWorld[QuestionTask]):
     """Shows a question, grades the answer between the tags, and says what was wrong.
 
@@ -88,7 +99,7 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         success_at: Score from which a question counts as solved.
     """
 
-    companions = (QuestionPlayers,)
+    companions = (QuestionPlayers, QuestionRules)
 
     task_type = QuestionTask
     late = None
@@ -142,13 +153,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         shown = "" if right is None else f" A right answer is {right}"
         return self._ended(_said(grade) + shown, grade.score)
 
-    def _pack(
-        self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""
-    ) -> Pack:
-        pack = super()._pack(split, index, seed, world_seed, specs, asks)
-        order = [task.spec for task in pack.tasks]
-        return replace(pack, tasks=tuple(replace(t, repeat=t.spec in order[:n]) for n, t in enumerate(pack.tasks)))
-
     def _start(self, task: QuestionTask) -> None:
         self._task, self._outcome, self._answers = task, "", 0
 
@@ -175,8 +179,3 @@ def answer_form(what: str) -> str:
     'Answer with brief reasoning, then exactly one answer in this form:\\n<answer>A NUMBER</answer>'
     """
     return f"Answer with brief reasoning, then exactly one answer in this form:\n<answer>{what}</answer>"
-
-
-def wrong_form(answer: str, expected: str) -> Grade:
-    """The grade of an answer that is not of the form that was asked for."""
-    return Grade(0.0, f"{quoted(answer)} is not {expected}", malformed=True)

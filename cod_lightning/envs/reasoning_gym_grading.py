@@ -11,7 +11,7 @@ import os
 import pickle
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType
 from typing import Any
@@ -48,7 +48,11 @@ def grader(datasets: list[list[Any]]) -> Callable[[bytes], None]:
             one.score_answer(str(one[0]["answer"]), one[0])
     import sympy
 
-    formula_names = frozenset(_formula_names(sympy))
+    formula_names = _SYMPY_FUNCTIONS | {  # numbers, functions and constants
+        name
+        for name, value in vars(sympy).items()
+        if isinstance(value, sympy.Basic) or (isinstance(value, type) and issubclass(value, sympy.Basic))
+    }
     output = sys.stdout
     sys.stdout = sys.stderr  # what a scorer prints is no score
 
@@ -63,14 +67,6 @@ def grader(datasets: list[list[Any]]) -> Callable[[bytes], None]:
         print(json.dumps(found), file=output, flush=True)
 
     return grade
-
-
-def _formula_names(sympy: Any) -> Iterator[str]:
-    """Names of sympy's numbers, functions and constants."""
-    for name, value in vars(sympy).items():
-        if isinstance(value, sympy.Basic) or (isinstance(value, type) and issubclass(value, sympy.Basic)):
-            yield name
-    yield from _SYMPY_FUNCTIONS
 
 
 def _see(event: str, arguments: tuple[Any, ...], formula_names: frozenset[str]) -> None:

@@ -5,8 +5,10 @@ Needs the extra `reasoning-gym` (Apache-2.0). Source: https://github.com/open-th
 
 import copy
 import json
+import os
 import pickle
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -31,6 +33,7 @@ _GRADER = "cod_lightning.envs.reasoning_gym_grading:grader"
 _GRADING_S, _GRADING_MB = 10.0, 1024
 _SEED = 0
 """Of the datasets, whose questions stay the same in every run."""
+_GENERATE = "import sys; from cod_lightning.envs.reasoning_gym_world import generate; generate(*sys.argv[1:])"
 
 
 class GymVariants(Variants["ReasoningGym"]):
@@ -53,7 +56,7 @@ class ReasoningGym(QuestionWorld):
         group: Field of a question's metadata that says which rule it follows (arc_1d: task_name, rearc: task_id); null: a pack
             draws any questions of its level. A rule belongs to one split, without rules a question does.
         levels: Settings of the dataset for each difficulty, the easiest first; a pack has one level. Null: its defaults.
-        num_questions: Questions that are generated for each level.
+        num_questions: Questions that are generated for each level, at the start: of some datasets they take minutes.
         asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
@@ -72,19 +75,26 @@ class ReasoningGym(QuestionWorld):
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
         check_at_least("data.env.num_questions", num_questions, 3, "1000 is the default.")
-        super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         self.dataset, self.num_questions = dataset, num_questions
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
+        drawn = derive_seed(group or "", num_questions, *self._levels) % 2**24
+        super().__init__(f"{dataset}-{drawn:06x}", f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         datasets = [[dataset, level, _SEED, num_questions] for level in self._levels]
+        for one in datasets:
+            _dataset(*one)
+        self._datasets = json.dumps(datasets)
         self._sandbox = Sandbox(_GRADER, [datasets], path=sys.path, time_s=_GRADING_S, memory_mb=_GRADING_MB)
         self._drawn_levels = tuple(range(len(self._levels)))
-        self._tasks = [GroupedTasks(self._named(n, group), "data.env.num_questions") for n in self._drawn_levels]
+        self._tasks = [
+            GroupedTasks(self._named(n, group), "data.env.num_questions", lambda text: self._task_of(text).question)
+            for n in self._drawn_levels
+        ]
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, _SEED, str(split), seed, index)
         rng = random.Random(world_seed)
         drawn = self._tasks[rng.choice(self._drawn_levels)].draw(rng, split, num_tasks)
-        return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
+        return self._pack(split, index, seed, world_seed, map(self._task_of, drawn), "question")
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
         """The dataset's own score. An answer at which its scorer raises, and a program, are not of a form that it reads.
@@ -112,7 +122,7 @@ class ReasoningGym(QuestionWorld):
         rng = random.Random(seed)
         return self._task_of(rng.choice(rng.choice(self._tasks[rng.choice(self._drawn_levels)].all)))
 
-    def _named(self, level: int, group: str | None) -> Iterator[tuple[str | None, dict[str, int]]]:
+    def _named(self, level: int, group: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
         """Each question of the level, by its rule."""
         for index in range(self.num_questions):
             name = None
@@ -122,17 +132,17 @@ class ReasoningGym(QuestionWorld):
                     expected = f"a field of the metadata of {self.dataset}, which has {', '.join(sorted(metadata))}"
                     raise ConfigError("data.env.group", group, expected, "Null draws any questions.")
                 name = group_name(metadata[group])
-            yield name, {"level": level, "index": index}
+            yield name, {"level": level, "index": index, "group": name or ""}
 
     def _task_of(self, text: str) -> QuestionTask:
         key = json.loads(text)
-        return QuestionTask(question=self._entry(key["level"], key["index"])["question"], key=text)
+        question = self._entry(key["level"], key["index"])["question"]
+        return QuestionTask(question=question, key=text, group=key["group"])
 
     def _entry(self, level: int, index: int) -> dict[str, Any]:
-        return _entry(self.dataset, self._levels[level], _SEED, self.num_questions, index)
+        return _questions(self._datasets)[level * self.num_questions + index]
 
 
-@lru_cache(maxsize=64)
 def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
     """The dataset with these settings. Raises `ConfigError` for a name or a setting that reasoning-gym refuses."""
     import reasoning_gym  # pyright: ignore[reportMissingImports]
@@ -146,11 +156,24 @@ def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
         raise ConfigError("data.env.levels", settings, f"settings of {name} ({error})", remedy) from error
 
 
-@lru_cache(maxsize=4096)
-def _entry(name: str, settings: str, seed: int, size: int, index: int) -> dict[str, Any]:
-    """A generated question: the same for the same arguments. Python's global generator stays as it was."""
-    state = random.getstate()
-    try:
-        return _dataset(name, settings, seed, size)[index]
-    finally:
-        random.setstate(state)
+@lru_cache(maxsize=16)
+def _questions(datasets: str) -> list[dict[str, Any]]:
+    """Those of all levels, in order, from a process without random hashes: some datasets draw from sets, in their order."""
+    told = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _GENERATE, datasets], env=told, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        expected = f"a dataset that can generate its questions (its process ended with exit code {done.returncode})"
+        raise ConfigError("data.env.dataset", json.loads(datasets)[0][0], expected, "It said above why it could not.")
+    return pickle.loads(done.stdout)
+
+
+def generate(datasets: str) -> None:
+    """Write the questions of datasets, which are name, settings, seed and size (JSON), to standard output."""
+    output, sys.stdout = sys.stdout.buffer, sys.stderr  # what a dataset prints is no question
+    found = list[dict[str, Any]]()
+    for name, settings, seed, size in json.loads(datasets):
+        made = _dataset(name, settings, seed, size)
+        for index in range(size):
+            random.seed(index)  # list_functions draws from Python's global generator
+            found.append(made[index])
+    pickle.dump(found, output)

@@ -15,10 +15,10 @@ from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Stepped, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.question_world import answer_form
+from cod_lightning.envs.wrapped import delegated
 from cod_lightning.errors import ConfigError, described
 from cod_lightning.extras import require
 from cod_lightning.ranges import Count
-from cod_lightning.types import EpisodeStatus
 
 _RULES = (
     "You play a game for one player. What is hidden in it is the same in all tasks of a series, so what you find out may help the "
@@ -74,12 +74,13 @@ class TextArenaGame(gymnasium.Env[str, str]):
             rewards, info = self._env.close()
         reason = str(info[0].get("reason", "The game is over."))
         said = self._shown if reason in self._shown else f"{self._shown}\n{reason}".strip()
-        return said, float(rewards[0]), True, False, {}
+        # of a move that they do not take some games mix up reward and reason
+        return said, -1.0 if isinstance(rewards[0], str) else float(rewards[0]), True, False, {}
 
     def _text(self) -> str:
-        """What the game has said since the last move; what the player said is left out."""
+        """What the game (-1) has said since the last move, without the player's words, of which some games name the kind first."""
         _, messages = self._env.get_observation()
-        return "\n".join(text for author, text, _ in messages if author < 0).strip()
+        return "\n".join(text for author, text, _ in messages if author == -1).strip()
 
     @contextmanager
     def _generator(self) -> Iterator[None]:
@@ -105,11 +106,12 @@ class TextArenaWorld(GymnasiumWorld):
         num_seeds: Seeds 0, 1, ... that packs draw from.
         max_turns: Moves per task; the game may end earlier.
         success_at: Reward from which a task counts as solved.
-        min_reward: Smallest reward of the game; a second move in a row that it does not take costs 1.
+        min_reward: Smallest reward of the game; some give -1 for a second move in a row that they do not take.
         max_reward: Largest reward of the game.
     """
 
     env: TextArenaGame
+    malformed = delegated("env.malformed")
 
     def __init__(
         self,
@@ -139,7 +141,3 @@ class TextArenaWorld(GymnasiumWorld):
         super().__init__(
             played, tasks, _RULES, max_turns, "seed", success_at, min_reward, max_reward, world_name=name
         )  # fmt: skip
-
-    @property
-    def status(self) -> EpisodeStatus:
-        return EpisodeStatus.MALFORMED if self.env.malformed else super().status

@@ -123,7 +123,7 @@ class _Solving(UnderWay):
         super().__init__(EpisodeKind.SOLVE, position, state, "", setting, identity)
         self.record = structs.replace(self.record, repeat=task.repeat)
         self.env, self.task, self.shown, self.state = env, task, shown, state
-        self.context_after = ""
+        self.context_after, self.least = "", 0.0
         self.inside: Any = None
         """The state within the task: that of the lifecycle, or one that begins empty and is dropped at the end."""
         self.hooked = False
@@ -134,6 +134,7 @@ class _Solving(UnderWay):
         observation, rules = await begun(self.env, self.task)
         # a mixture's traits are those of its present task
         hidden = crossing(EnvironmentFailure, lambda: self.env.traits.hides_reward)
+        self.least = crossing(EnvironmentFailure, lambda: self.env.traits.least)
         self.record = structs.replace(self.record, reward_hidden=hidden)
         see_known(observation.content, self.chat, self.env, "reset()")
         rules = f"{rules}{note}"
@@ -165,7 +166,7 @@ class _Solving(UnderWay):
         check_hooks(loop, self.mechanism)
         feedback, reward = await play(loop, self.task, system, self.sampler, self.identity, self.turns)
         if reward is None:
-            return self._over(0.0, feedback, EpisodeStatus.TRUNCATED)
+            return self._over(self.least, feedback, EpisodeStatus.TRUNCATED)
         if len(loop.shown) == len(self.turns):
             texts = [checked_text(text, loop) for text in loop.shown]
             self.turns = [structs.replace(one, observation=t) for one, t in zip(self.turns, texts, strict=True)]
@@ -179,7 +180,7 @@ class _Solving(UnderWay):
             num_responses += 1
             if turn.stop is StopReason.WINDOW:
                 closed = beside(env, Vocabulary).words()  # and has no words for it
-                return self._over(0.0, "" if closed else "The policy's window is full.", EpisodeStatus.TRUNCATED)
+                return self._over(self.least, "" if closed else "The policy's window is full.", EpisodeStatus.TRUNCATED)
             action, reply = dialogue.response, None
             if calls is not None:
                 action = calls.calls_of(structs.replace(turn, response=action))
@@ -191,7 +192,7 @@ class _Solving(UnderWay):
                 if over:
                     return self._over(reward, observation.content)
                 if self.task.max_turns is not None and num_responses - num_replies >= self.task.max_turns:
-                    return self._over(0.0, observation.content, EpisodeStatus.TRUNCATED)
+                    return self._over(self.least, observation.content, EpisodeStatus.TRUNCATED)
                 if num_responses > MOST_INTERVENTIONS:
                     crossing(EnvironmentFailure, partial(_see_end, env, num_responses))
             else:

@@ -133,16 +133,14 @@ class Sandbox:
 
     def _ended(self, said: dict[str, Any], printed: bytes, errors: bytes) -> Ended:
         output, shown = printed.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
-        code = said["code"]
+        code, complaint = said["code"], ""
         if said["ended"] == "time" or code == -signal.SIGXCPU:
-            return Ended(output, f"took longer than {self.time_s:g} s", shown, code)
-        if said["ended"] == "output":
-            return Ended(output, f"printed more than {_MOST_OUTPUT:,} bytes", shown, code)
-        if code:
-            return Ended(
-                output, f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}", shown, code
-            )
-        return Ended(output, "", shown)
+            complaint = f"took longer than {self.time_s:g} s"
+        elif said["ended"] == "output":
+            complaint = f"printed more than {_MOST_OUTPUT:,} bytes"
+        elif code:
+            complaint = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return Ended(output, complaint, shown, code)
 
 
 class _Template:

@@ -138,7 +138,9 @@ class JobServer:
 
     def serve(self) -> bytes | None:
         """None when the trainer has closed its socket; in a job's process, its request."""
-        woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        woken, wakes = os.pipe()
+        for end in (woken, wakes):
+            os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         self.selector.register(woken, selectors.EVENT_READ)
@@ -227,14 +229,6 @@ class JobServer:
         with contextlib.suppress(OSError), one.answers:
             one.answers.settimeout(10.0)
             one.answers.sendall(HEADER.pack(len(said), len(out)) + said + out + err)
-
-
-def _pipe() -> tuple[int, int]:
-    """A pipe that does not block, where there is no pipe2."""
-    ends = os.pipe()
-    for end in ends:
-        os.set_blocking(end, False)
-    return ends
 
 
 def _within(answers: socket.socket, out: int, err: int, options: dict[str, Any]) -> bytes:

@@ -74,6 +74,18 @@ def test_rewards_of_all_turns_can_be_added_up():
     assert [env.step("x")[1] for _ in range(3)] == [0.0, 0.0, 0.75]
 
 
+@each("sum_rewards", [False, True])
+def test_an_answer_that_an_environment_says_it_could_not_read_is_worth_least(sum_rewards):
+    class Telling(GymnasiumWorld):
+        malformed = property(lambda self: self.env.wanted == "unread")
+
+    env = Telling(Capitals(), TASKS, "Answer.", min_reward=-2.0, sum_rewards=sum_rewards)
+    env.reset(seed=0)
+    env.env.wanted = "unread"
+    assert env.step("unread")[1:4] == (-2.0, True, False)
+    assert (env.success, env.status) == (False, EpisodeStatus.MALFORMED)
+
+
 def test_packs_keep_to_a_group_and_groups_to_a_split():
     env = _world(group_key="country")
     seen: dict[str, Split] = {}

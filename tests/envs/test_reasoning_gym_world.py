@@ -2,13 +2,15 @@
 
 import copy
 import json
+import os
 import random
+import subprocess
 import sys
 
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, Variants, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, Variants, beside
 from cod_lightning.envs.question_world import Grade, QuestionTask
 from cod_lightning.envs.reasoning_gym_world import _GRADER, ReasoningGym
 from cod_lightning.errors import ConfigError, GradingFailed
@@ -44,6 +46,7 @@ def test_a_pack_follows_one_rule_and_a_rule_belongs_to_one_split(arc):
             pack = arc.sample_pack(split=split, index=index, num_tasks=4)
             (rule,) = rules_of(arc, pack)
             assert seen.setdefault(rule, split) is split
+            assert beside(arc, HiddenRules).hidden_rule(pack) == json.dumps(rule)
     assert set(seen.values()) == set(Split)
 
 
@@ -69,6 +72,41 @@ def test_levels_are_categories_and_a_pack_has_one():
         assert {json.loads(task.spec.key)["level"] for task in pack.tasks} == {level}
     mixed = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(20)]
     assert {len({json.loads(t.spec.key)["level"] for t in pack.tasks}) for pack in mixed} == {1}
+
+
+@each("dataset", ["tower_of_hanoi", "coin_flip"])
+def test_without_rules_a_question_that_is_generated_several_times_belongs_to_one_split(dataset):
+    env, seen = ReasoningGym(dataset, levels=[{}, {}], num_questions=200), {}
+    for split in Split:
+        for index in range(60):
+            for task in env.sample_pack(split=split, index=index, num_tasks=4).tasks:
+                assert seen.setdefault(task.spec.question, split) is split
+    assert len(seen) > 60
+
+
+def test_every_process_draws_the_same_questions_also_of_datasets_that_go_by_the_order_of_sets():
+    drawn = (
+        "from cod_lightning.envs.reasoning_gym_world import ReasoningGym; from cod_lightning.types import Split; "
+        "worlds = [ReasoningGym(name, num_questions=12) for name in ('word_ladder', 'list_functions')]; "
+        "print('\\n', [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=4) for world in worlds])"
+    )
+    found = set()
+    for seed in ("1", "2"):
+        told = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        printed = subprocess.run(
+            [sys.executable, "-c", drawn], env=told, capture_output=True, text=True, check=True
+        ).stdout
+        found.add(printed.rstrip().rpartition("\n")[2])
+    assert len(found) == 1
+    assert "question" in found.pop()
+
+
+def test_what_draws_other_packs_has_another_name(arc):
+    others = [{"group": None}, {"num_questions": 301}, {"levels": [{"num_train": 1}]}]
+    names = [
+        ReasoningGym(**{"dataset": "arc_1d", "group": "task_name", "num_questions": 300} | one).name for one in others
+    ]
+    assert len({arc.name, *names}) == 4
 
 
 def test_a_copy_draws_the_same_and_the_global_generator_stays(arc):

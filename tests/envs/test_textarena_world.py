@@ -88,6 +88,23 @@ def test_what_the_player_says_is_not_shown_again(mastermind):
     assert (reward, terminated, env.success) == (0.0, True, False)
 
 
+def test_an_answer_without_tags_is_worth_no_more_than_a_lost_game(mastermind):
+    env = copy.deepcopy(mastermind)
+    env.reset(seed=5)
+    assert env.step("[1 2 3 4]")[1:] == (-1.0, True, False, {})
+    assert (env.success, env.status) == (False, EpisodeStatus.MALFORMED)
+
+
+@each("game", ["Countdown-v0", "Cryptarithm-v0"])
+def test_a_game_that_records_moves_its_own_way_is_played_too(game):
+    env = TextArenaWorld(game, num_seeds=3)
+    env.reset(seed=5)
+    shown, *rest = env.step("<answer>[zebra]</answer>")
+    assert "zebra" not in shown
+    assert rest == [0.0, False, False, {}]
+    assert env.step("<answer>[zebra]</answer>")[1:] == (-1.0, True, False, {})
+
+
 @pytest.mark.slow
 def test_in_a_process_of_its_own_it_goes_alike(mastermind):
     remote = ProcessWorld(copy.deepcopy(mastermind), num_workers=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.envs.own_loop import Access
 from cod_lightning.envs.programs import VerifiersWorld
 from cod_lightning.envs.programs.verifiers_world import VerifiersTask
@@ -69,14 +70,18 @@ STDIN = "__import__('os').read(0, 100) or 4"
 ANSWERS = (PATCH, LEFT, STDIN)
 
 
-def world_in(folder: Path) -> VerifiersWorld:
+def world_in(folder: Path, **settings) -> VerifiersWorld:
     """One whose only process finds the stand-in in that folder, which becomes the working directory."""
-    (folder / "verifiers").mkdir()
+    (folder / "verifiers").mkdir(parents=True)
     (folder / "verifiers" / "__init__.py").touch()
     (folder / "verifiers" / "v1.py").write_text(VERIFIERS)
     os.chdir(folder)
     return VerifiersWorld(
-        {"taskset": {"id": "sums"}, "answers": ["2 + 2", "2 + 3", PATCH]}, "none", sys.executable, num_processes=1
+        {"taskset": {"id": "sums"}, "answers": ["2 + 2", "2 + 3", PATCH]},
+        "none",
+        sys.executable,
+        num_processes=1,
+        **settings,
     )
 
 
@@ -108,6 +113,22 @@ def test_an_answer_that_a_rubric_runs_as_code_changes_no_later_score(world, answ
     assert reward(world, answer) == 1.0
     assert not left_running()
     assert [reward(world, "2 + 2"), reward(world, "2 + 3")] == [1.0, 0.0]
+
+
+def test_a_task_that_a_pack_has_twice_is_a_repeat(world):
+    assert [task.repeat for task in world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3).tasks] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_packs_of_a_group_hide_the_same(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for key, hides in ((None, "sums/train/0/0"), ("prompt", '"2 + ')):
+        world = world_in(tmp_path / str(key), group_key=key)
+        pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+        assert beside(world, HiddenRules).hidden_rule(pack).startswith(hides)
 
 
 def test_an_answer_that_ends_its_process_costs_its_own_lifecycle(world):

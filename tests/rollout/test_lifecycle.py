@@ -1,5 +1,6 @@
 """The loop of the paper, with an engine whose every word is known."""
 
+import math
 import threading
 from dataclasses import replace
 
@@ -83,6 +84,14 @@ def test_a_full_window_ends_the_episode_as_truncated_and_no_prompt_exceeds_it():
     assert episode.turns[-1].stop is StopReason.WINDOW
     assert max(len(prompt) for prompt in engine.prompts) < 15
     assert all(len(row.token_ids) <= 15 for row in segments_of([group]))
+
+
+@each(("low", "reward"), [(0.0, 0.0), (-1.0, -1.0), (-math.inf, 0.0)])
+def test_a_full_window_is_worth_no_more_than_losing(low, reward):
+    world = WordWorld()
+    world.traits = Traits(reward_range=(low, 1.0))
+    (episode,) = live(FunctionEngine(lambda _: SAY_W1), world, num_tasks=1, window=15).lifecycles[0].episodes
+    assert (episode.status, episode.reward) == (EpisodeStatus.TRUNCATED, reward)
 
 
 def test_the_monitor_hears_of_every_episode():

@@ -144,7 +144,8 @@ def _kind(hint: Any) -> tuple[str, Callable[[Any], bool]]:
         form = re.compile(re.sub(r"\d", r"[0-9]", inner[1].partition(" such as ")[2]))
         return inner[1], lambda value: isinstance(value, str) and form.fullmatch(value) is not None
     if origin is Literal:
-        return "one of " + ", ".join(map(repr, inner)), lambda value: isinstance(value, str) and value in inner
+        typed = [(type(one), one) for one in inner]
+        return "one of " + ", ".join(map(repr, inner)), lambda value: (type(value), value) in typed
     if origin in (Union, types.UnionType):
         name, fits = _kind(next(one for one in inner if one is not type(None)))
         return name, lambda value: value is None or fits(value)

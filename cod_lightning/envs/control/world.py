@@ -125,7 +125,7 @@ class OptimalControl(TaskWorld[ControlTask]):
                 complaint = str(error)
         if formula is None:
             self._outcome = "malformed"
-            return self._ended(self.wording.unreadable(complaint), self.traits.reward_range[0])
+            return self._ended(self.wording.unreadable(complaint), self.traits.least)
         self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)

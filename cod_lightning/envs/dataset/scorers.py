@@ -11,7 +11,7 @@ from typing import Any
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
+from cod_lightning.envs.question_world import MOST_LETTERS, Grade
 from cod_lightning.errors import check_at_least
 from cod_lightning.ranges import Positive, Share
 from cod_lightning.sandbox.sandbox import Sandbox
@@ -104,7 +104,7 @@ class NumericMatch(AnswerScorer):
         given, right = number_in(answer), number_in(key)
         assert right is not None
         if given is None:
-            return wrong_form(answer, "a number")
+            return Grade(0.0, f"{quoted(answer)} is not a number", malformed=True)
         return Grade(float(abs(given - right) <= Fraction(self.tolerance) * (abs(right) or 1)))
 
 
@@ -223,7 +223,8 @@ class CodeTests(AnswerScorer):
         return "" if _equal(given, test["output"]) else f"{shown} gave {quoted(last)}"
 
 
-_PRINTED = "import json as _json\nprint('\\n' + _json.dumps({call}))"
+_PRINTED = "import json as _json\nprint('\\n' + _json.dumps((\n{call}\n)))"
+"""The brackets and lines of its own are for a call such as `f(2), f(3)`, or one that ends with a comment."""
 
 
 def _test(test: Any) -> dict[str, Any]:

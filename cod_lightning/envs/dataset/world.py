@@ -32,7 +32,7 @@ class DatasetWorld(QuestionWorld):
         group: Column of what questions share; null: all belong together.
         scorer: How an answer is graded; null: `ExactMatch`.
         rules: System text before the form of the answer; null says that questions belong together.
-        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+        world_name: Short identity; null takes the name of the file or folder. Pack ids begin with it and a digest of the questions.
         asked: Further parameters of `QuestionWorld`.
     """
 
@@ -52,12 +52,13 @@ class DatasetWorld(QuestionWorld):
         self.path, self.columns = path, {"prompt": prompt, "answer": answer, "group": group}
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
         super().__init__(world_name or Path(path).stem, stated, **asked)
-        self._tasks = GroupedTasks(self._read(), "data.env.path")
+        self._tasks = GroupedTasks(self._read(), "data.env.path", lambda text: _task(text).question)
+        self._drawn_as, self.name = self.name, f"{self.name}-{derive_seed(repr(self._tasks.all)) % 2**32:08x}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        world_seed = derive_seed(self.name, str(split), seed, index)
+        world_seed = derive_seed(self._drawn_as, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        return self._pack(split, index, seed, world_seed, map(_task, order))
+        return self._pack(split, index, seed, world_seed, map(_task, order), "question")
 
     def grade(self, answer: str, task: QuestionTask) -> Grade:
         return self.scorer.grade(answer, json.loads(task.key))
@@ -102,7 +103,7 @@ class DatasetWorld(QuestionWorld):
                 raise ConfigError(
                     "data.env.path", place, expected, "Keep one; RegexMatch takes several answers as a|b."
                 )
-            yield name, {"question": question, "key": text}
+            yield name, {"question": question, "key": text, "group": name or ""}
         if not answers:
             raise ConfigError("data.env.path", path, "a file with at least one row", "Fill it, or name another.")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, Traits, Unchanging
+from cod_lightning.envs.base import HiddenRules, Stepped, Traits, Unchanging
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.process_pool import PendingCall
@@ -32,6 +32,15 @@ class VerifiersTask(Unchanging):
     """A task's data, as JSON."""
 
     data: str
+
+
+class VerifiersRules(HiddenRules["VerifiersWorld"]):
+    """What packs of the taskset hide."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        """The group's value; without groups nothing that they have in common."""
+        key = self.env._group_key
+        return pack.id if key is None else group_name(json.loads(self.env._spec(pack.tasks[0]).data)[key])
 
 
 class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
@@ -61,7 +70,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
 
     task_type = VerifiersTask
     late = None
-    companions = ()
+    companions = (VerifiersRules,)
     shows_context = True
 
     def __init__(
@@ -90,7 +99,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
         self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, True, variables)
-        self._pending = PendingCall()
+        self._pending, self._group_key = PendingCall(), group_key
         taskset = env.get("taskset")
         self.name = world_name or str(taskset.get("id", "verifiers") if isinstance(taskset, dict) else "verifiers")
         self._tasks = GroupedTasks(self._listed(num_tasks, group_key, env), "data.env.env")
@@ -103,14 +112,12 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        return self._pack(split, index, seed, world_seed, (VerifiersTask(data=data) for data in order))
+        return self._pack(split, index, seed, world_seed, (VerifiersTask(data=data) for data in order), "data")
 
     def step(self, action: str) -> Stepped:
         """A person or a script cannot play: the task ends."""
         self._outcome = "malformed"
-        return self._ended(
-            "Only its own program plays this environment. The task is over.", self.traits.reward_range[0]
-        )
+        return self._ended("Only its own program plays this environment. The task is over.", self.traits.least)
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._pending = PendingCall()

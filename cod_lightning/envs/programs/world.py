@@ -92,7 +92,11 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         if not isinstance(said, str):
             raise EnvironmentFailure(f"its program gave feedback that is a {type(said).__name__}")
         if not reports:
-            words, reward, *_ = self.step(f"<answer>{_untagged(found['answer'])}</answer>")
+            answer = found["answer"]
+            if not isinstance(answer, str | int | float):
+                raise EnvironmentFailure(f"its program gave an answer that is a {type(answer).__name__}")
+            untagged = str(answer).replace("<answer>", "").replace("</answer>", "")
+            words, reward, *_ = self.step(f"<answer>{untagged}</answer>")
             return f"{said}\n{words}".strip(), reward
         reward = found["reward"]
         if isinstance(reward, bool) or not isinstance(reward, int | float):
@@ -106,10 +110,3 @@ class ProgramWorld(OwnLoop, DatasetWorld):
     def _start(self, task: QuestionTask) -> None:
         super()._start(task)
         self._answers = self.max_turns - 1  # of a program there is one answer
-
-
-def _untagged(answer: object) -> str:
-    """The program's answer as text, without the tags that an answer stands between."""
-    if not isinstance(answer, str | int | float):
-        raise EnvironmentFailure(f"its program gave an answer that is a {type(answer).__name__}")
-    return str(answer).replace("<answer>", "").replace("</answer>", "")

@@ -122,7 +122,8 @@ class _Check:
             case "chmod":
                 return self.holds(side, file, text) or self.has_mode(side)
             case "delete":
-                return self.absent(side, file) or next(filter(None, (self.holds(side, d) for d in task.decoys)), "")
+                others = (self.holds(side, name, task.text_of(name, " other")) for name in task.decoys)
+                return self.absent(side, file) or next(filter(None, others), "")
             case "copy":
                 return self.holds(side, other, text) or self.holds(side, file, text)
             case "pack":

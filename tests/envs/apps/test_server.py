@@ -2,10 +2,11 @@
 
 import random
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from cod_lightning.envs.apps.api import ApiError
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.person import populated
@@ -127,6 +128,47 @@ def test_money_and_stock_are_kept_account_of():
     server.call("shop.cancel_order", {"token": token, "id": order["id"]})
     assert {card.name: card.balance for card in server.db.all(Card)} == before
     fails(server, "shop.cancel_order", 409, token=token, id=order["id"])
+
+
+def test_no_more_is_ordered_than_there_is_of_it_in_however_many_lines():
+    server = site()
+    token = logged_in(server, "shop")
+    product = server.call("shop.products", {"token": token})["items"][0]
+
+    def ordered(*quantities):
+        for quantity in quantities:
+            server.call("shop.add_to_cart", {"token": token, "product_id": product["id"], "quantity": quantity})
+        return {"token": token, "card": "gold", "address": "home"}
+
+    server.call("shop.checkout", ordered(1, 2))
+    assert server.call("shop.product", {"token": token, "id": product["id"]})["stock"] == product["stock"] - 3
+    server.call("shop.checkout", ordered(product["stock"] - 4))
+    ordered(1)
+    more = {"token": token, "product_id": product["id"]}
+    assert fails(server, "shop.add_to_cart", 409, **more).endswith("; 0 are in stock")
+
+
+@each(("name", "day"), [("payments.transfers", "on"), ("shop.orders", "placed")])
+def test_what_is_listed_newest_first_goes_by_its_day(name, day):
+    server = site()
+    items = server.call(name, {"token": logged_in(server, name.partition(".")[0])})["items"]
+    assert len({one[day] for one in items}) > 2
+    assert [one[day] for one in items] == sorted((one[day] for one in items), reverse=True)
+
+
+def test_an_argument_is_one_of_the_values_that_are_named_and_of_their_type():
+    app = App("rating", "Stars.", private=False)
+
+    @app.reads
+    def rate(desk: AppDesk, stars: Literal[1, 2, "none"]) -> int | str:
+        """The stars again."""
+        return stars
+
+    server = site()
+    server.apps = (*APPS, app)
+    assert [server.call("rating.rate", {"stars": stars}) for stars in (1, 2, "none")] == [1, 2, "none"]
+    for stars in (True, 1.0, "1", 3, [1], None):
+        assert fails(server, "rating.rate", 422, stars=stars) == "stars does not fit; expected one of 1, 2, 'none'"
 
 
 def test_a_person_has_the_same_apps_whatever_is_hidden_but_for_what_habits_leave_behind():

@@ -25,6 +25,12 @@ def test_a_program_that_passes_every_test_scores_one(program):
     assert grade(program).score == 1
 
 
+@each("call", ["f(2), f(3)", "f(2), f(3)  # twice", "[f(2), f(3)]", "f(2), f(\n3)"])
+def test_a_call_may_give_several_values_and_end_with_a_comment(call):
+    tests = [{"call": call, "output": [4, 6]}]
+    assert [grade(program, tests).score for program in ("f = lambda x: 2 * x", "f = lambda x: 4")] == [1, 0]
+
+
 def test_a_program_reads_its_input_and_spaces_at_line_ends_do_not_count():
     tests = [{"input": "3\n4\n", "output": "7\n12"}]
     assert grade("a, b = int(input()), int(input())\nprint(a + b, '')\nprint(a * b)\n", tests).score == 1

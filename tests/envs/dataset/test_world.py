@@ -1,17 +1,19 @@
 """Questions on disk keep the contract of worlds, and packs keep to their groups."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
+from cod_lightning.envs.question_world import AnswerKey
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.cases import each
 
 ROWS = [
@@ -67,6 +69,9 @@ def test_equal_rows_and_their_order_change_no_pack_and_a_file_without_rows_is_re
     one, two = world(path), world(other, world_name="wugs")
     asked = {"split": Split.TRAIN, "index": 3, "num_tasks": 4}
     assert one.sample_pack(**asked) == two.sample_pack(**asked)
+    less = world(write(tmp_path / "wugs.jsonl", ROWS[1:]))
+    assert less.sample_pack(**asked).world_seed == one.sample_pack(**asked).world_seed
+    assert less.sample_pack(**asked).id != one.sample_pack(**asked).id, "it names other questions"
     with pytest.raises(ConfigError, match=r"none\.jsonl; expected a file with at least one row"):
         world(write(Path(path).with_name("none.jsonl"), []))
 
@@ -135,6 +140,37 @@ def test_a_row_that_cannot_be_asked_is_named_with_file_line_key_and_remedy(tmp_p
     path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": first, "group": 1}, row])
     with pytest.raises(ConfigError, match=complaint):
         world(path, **settings)
+
+
+def test_without_groups_a_question_belongs_to_one_split_and_asked_again_it_is_a_repeat(tmp_path):
+    rows = [{"prompt": f"Say {n % 40}.", "answer": f"{n}|{n % 40}"} for n in range(80)]  # each twice, by other rules
+    env = DatasetWorld(write(tmp_path / "said.jsonl", rows), scorer=RegexMatch())
+    seen = {}
+    for split in Split:
+        for index in range(60):
+            tasks = env.sample_pack(split=split, index=index, num_tasks=6).tasks
+            asked = [task.spec.question for task in tasks]
+            assert [task.repeat for task in tasks] == [one in asked[:n] for n, one in enumerate(asked)]
+            assert {seen.setdefault(one, split) for one in asked} == {split}
+    assert len(seen) == 40
+
+
+def test_packs_of_a_group_hide_the_same(path):
+    env, found = world(path), {}
+    for pack in (env.sample_pack(split=Split.TEST, index=index, num_tasks=2) for index in range(60)):
+        rule = beside(env, HiddenRules).hidden_rule(pack)
+        found.setdefault(rule, set()).update(task.spec.question.split()[3] for task in pack.tasks)
+    assert [len(series) for series in found.values()] == [1] * len(set.union(*found.values()))
+    plain = world(path, group=None)
+    pack = plain.sample_pack(split=Split.TEST, index=0, num_tasks=2)
+    assert beside(plain, HiddenRules).hidden_rule(pack) == pack.id
+
+
+def test_the_oracle_answers_also_where_something_stands_above_the_question():
+    oracle = AnswerKey({"2?": "two", "What is 2?": "too"})
+    for question, answer in (("2?", "two"), ("Be quick.\n\nWhat is 2?", "too"), ("Be quick.\n\n2?", "two")):
+        messages = [Message(Role.SYSTEM, "What is 2?"), Message(Role.USER, question)]
+        assert oracle.act(messages, random.Random(0)) == f"<answer>{answer}</answer>"
 
 
 def test_the_judge_reads_the_right_answer_where_the_world_grades_nothing(path):

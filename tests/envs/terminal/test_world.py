@@ -66,6 +66,14 @@ def test_every_step_of_a_plan_is_needed(kind):
             assert not solved, (kind, left_out)
 
 
+def test_a_file_that_is_moved_over_another_is_not_deleted_alone():
+    seed = next(n for n in range(99) if (task := _task("delete", n, 0, "linux")).decoys and task.side == "local")
+    task = _task("delete", seed, 0, "linux")
+    shell = set_up(task, 8)
+    assert shell.run(f"cd {task.site.local_folder} && mv {task.file} {task.decoys[0]}").code == 0
+    assert missing(task, shell).endswith(f"{task.decoys[0]} on the local machine has other content")
+
+
 @given(st.sampled_from(TYPES), st.integers(0, 10**6), st.integers(0, 6))
 def test_a_goals_sentence_and_the_facts_of_a_site_read_back(kind, seed, num_quirks):
     task = _task(kind, seed, num_quirks)

@@ -24,11 +24,8 @@ def list_(
     desk: AppDesk, folder: Folder = "inbox", unread: bool | None = None, starred: bool | None = None
 ) -> Iterable[Mail]:
     """Mails of a folder, newest first."""
-    mails = (
-        m
-        for m in desk.db.all(Mail)
-        if m.folder == folder and starred in (None, m.starred) and unread in (None, m.unread)
-    )
+    rows = (m for m in desk.db.all(Mail) if m.folder == folder)
+    mails = (m for m in rows if starred in (None, m.starred) and unread in (None, m.unread))
     return sorted(mails, key=lambda m: (m.at, m.id), reverse=True)
 
 

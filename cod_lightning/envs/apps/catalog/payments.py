@@ -23,7 +23,7 @@ def cards(desk: AppDesk) -> Iterable[Card]:
 @payments.lists
 def transfers(desk: AppDesk, to: str = "") -> Iterable[Transfer]:
     """Transfers, newest first, to this address."""
-    return reversed([t for t in desk.db.all(Transfer) if to in ("", t.to)])
+    return sorted((t for t in desk.db.all(Transfer) if to in ("", t.to)), key=lambda t: (t.on, t.id), reverse=True)
 
 
 @payments.reads

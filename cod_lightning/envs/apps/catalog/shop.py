@@ -19,12 +19,8 @@ shop.deletes("remove_address", Address)
 @shop.lists
 def products(desk: AppDesk, query: str = "", category: str = "", most: int | None = None) -> Iterable[Product]:
     """Goods whose name contains the query, of a category, that cost at most so much."""
-    rows = desk.db.all(Product)
-    return (
-        p
-        for p in rows
-        if query.lower() in p.name.lower() and category in ("", p.category) and (most is None or p.price <= most)
-    )
+    rows = (p for p in desk.db.all(Product) if most is None or p.price <= most)
+    return (p for p in rows if query.lower() in p.name.lower() and category in ("", p.category))
 
 
 @shop.reads
@@ -49,8 +45,9 @@ def cart(desk: AppDesk) -> Iterable[CartLine]:
 def add_to_cart(desk: AppDesk, product_id: int, quantity: int = 1) -> CartLine:
     """Puts goods into the cart."""
     product = find(desk, Product, product_id)
-    if not 1 <= quantity <= product.stock:
-        raise ApiError(409, f"quantity is {quantity}; {product.stock} are in stock")
+    left = product.stock - sum(line.quantity for line in desk.db.all(CartLine) if line.product_id == product_id)
+    if not 1 <= quantity <= left:
+        raise ApiError(409, f"quantity is {quantity}; {left} are in stock")
     return desk.db.add(CartLine(product_id=product_id, quantity=quantity))
 
 
@@ -82,7 +79,7 @@ def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
     placed: list[Order] = []
     for line, product in lines:
         desk.db.remove(line)
-        desk.db.put(replace(product, stock=product.stock - line.quantity))
+        desk.db.put(replace(product, stock=find(desk, Product, product.id).stock - line.quantity))
         placed.append(
             desk.db.add(
                 Order(product_id=product.id, quantity=line.quantity, card=card, address=address, placed=desk.now[:10])
@@ -94,7 +91,8 @@ def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
 @shop.lists
 def orders(desk: AppDesk, status: str = "") -> Iterable[Order]:
     """Orders, newest first, with this status."""
-    return reversed([o for o in desk.db.all(Order) if status in ("", o.status)])
+    found = [o for o in desk.db.all(Order) if status in ("", o.status)]
+    return sorted(found, key=lambda o: (o.placed, o.id), reverse=True)
 
 
 def _end(desk: AppDesk, id: int, was: str, becomes: str) -> Any:
