@@ -23,6 +23,7 @@ from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
+_BATCHES = "epoch_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_A_RUN = (
     "evaluation.json",
@@ -90,6 +91,12 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         self._saved_at = trainer.global_step if own else None
         self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
 
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Rows of metrics go by updates; Lightning counts one more for a run that goes on behind a validation."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             self._measure(trainer)
@@ -145,6 +152,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         content = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         if trainer.validating:
             _validate_again(content)
+        _epoch_goes_on(content, trainer.num_training_batches)
         needed, failure, shards = _num_bytes(content), None, {}
         try:
             trainer.strategy.save_checkpoint(content, path)
@@ -228,6 +236,18 @@ def _validate_again(checkpoint: dict[str, Any]) -> None:
     total["completed"] = total["processed"]
     counts["current"] = dict.fromkeys(counts["current"], 0)
     counts["is_last_batch"] = False
+
+
+def _epoch_goes_on(checkpoint: dict[str, Any], num_batches: float) -> None:
+    """Make the run that resumes from this checkpoint go on with an epoch that `max_steps`, `max_time` or a budget ended early.
+
+    Lightning takes every epoch whose end was reached for a whole one.
+    """
+    fit_loop = checkpoint["loops"]["fit_loop"]
+    total, current = (fit_loop["epoch_progress"][name] for name in ("total", "current"))
+    if total["processed"] == total["started"] and fit_loop[_BATCHES]["current"]["ready"] < num_batches:
+        total["processed"] -= 1
+        current["processed"] -= 1
 
 
 def _no_room(error: BaseException | None) -> bool:

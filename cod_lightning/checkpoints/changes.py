@@ -58,13 +58,18 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
         expected = f"a checkpoint of a run with this config; between that run and this one changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to go on with them."
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
-    states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
-    streams = (stream for state in states if isinstance(stream := state.get("stream"), Mapping))
-    begun = any(stream.get("left") not in (0, None) for stream in streams)
-    if begun and (keys := [key for key, _ in changed if key in _EPOCH]):
+    if _within_epoch(checkpoint.content) and (keys := [key for key, _ in changed if key in _EPOCH]):
         expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({listed})"
         raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")
     print(f"warning: going on from {checkpoint.path} with changes: {listed}", file=sys.stderr)
+
+
+def _within_epoch(content: Mapping[str, Any]) -> bool:
+    try:
+        epochs = content["loops"]["fit_loop"]["epoch_progress"]["total"]
+        return epochs["started"] > epochs["processed"]
+    except (LookupError, TypeError):  # not as Lightning writes it
+        return False
 
 
 def check_same_policy(

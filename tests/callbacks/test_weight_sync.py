@@ -116,6 +116,7 @@ def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes
     engine.calls = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: engine.calls.append("emptied"))
     trainer = SimpleNamespace(
+        global_step=0,
         datamodule=SimpleNamespace(runner=RolloutRunner(engine)),
         precision_plugin=SimpleNamespace(forward_context=nullcontext),
     )

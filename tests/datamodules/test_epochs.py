@@ -1,0 +1,50 @@
+"""Which updates an epoch has, also one that is cut short, or ended early and gone on with."""
+
+import lightning as L
+import torch
+
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.modules import GRPOModule
+from tests.small_fit import quiet_trainer, small_data, small_policy
+
+
+class Noting(L.Callback):
+    """The epoch of each update, and the updates before each validation."""
+
+    def __init__(self):
+        self.epochs, self.validated = [], []
+
+    def on_train_batch_start(self, trainer, *_):
+        self.epochs.append(trainer.current_epoch)
+
+    def on_validation_end(self, trainer, pl_module):
+        self.validated.append(trainer.global_step)
+
+
+def fit(folder, ckpt_path=None, **limits):
+    """Of four updates an epoch."""
+    torch.manual_seed(0)
+    noted, module = Noting(), GRPOModule(small_policy(), lr=1e-2)
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder))
+    quiet_trainer(folder, *own, enable_checkpointing=True, **limits).fit(module, small_data(), ckpt_path=ckpt_path)
+    return noted, module
+
+
+def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=3, limit_train_batches=3)
+    assert noted.epochs == [0] * 3 + [1] * 3 + [2] * 3
+    assert noted.validated == [3, 6, 9]
+
+
+def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_then(tmp_path):
+    whole, expected = fit(tmp_path / "whole", max_epochs=2)
+    first, _ = fit(tmp_path, max_epochs=2, max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    second, _ = fit(tmp_path, ckpt_path=last, max_epochs=2, max_steps=6)
+    third, module = fit(tmp_path, ckpt_path=last, max_epochs=2)
+    parts = (first, second, third)
+    assert [epoch for part in parts for epoch in part.epochs] == whole.epochs == [0] * 4 + [1] * 4
+    assert [updates for part in parts for updates in part.validated] == whole.validated == [4, 8]
+    for one, other in zip(module.model.parameters(), expected.model.parameters(), strict=True):
+        assert torch.equal(one, other)
