@@ -129,13 +129,14 @@ class TrainStream:
 
         It is the same on every rank, and every rank has to call it.
         """
-        batch = self._batch and self._part(self._batch, sorted(set(chain.from_iterable(self._shares))))
-        whole, row_ranks = (None, None) if batch is None else batch_of_all(batch)
+        whole, row_ranks = None, None
+        if self._batch is not None:
+            whole, row_ranks = batch_of_all(self._part(self._batch, sorted(set(chain.from_iterable(self._shares)))))
         return {
             "num_rollouts": self.num_rollouts,
             "num_packs": self.num_packs,
             "shares": [list(share) for share in self._shares],
-            "batch": whole and vars(whole),
+            "batch": None if whole is None else vars(whole),
             "row_ranks": row_ranks,
         }
 

@@ -1,12 +1,16 @@
-"""Which updates an epoch has, also one that is cut short, or ended early and gone on with."""
+"""Which updates an epoch has, also one that is cut short, or ended early and gone on with, and updates without rows."""
+
+from functools import partial
 
 import lightning as L
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.checkpoints.checkpoint import damage
 from cod_lightning.modules import GRPOModule
 from tests.small_fit import quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
 
 
 class Noting(L.Callback):
@@ -22,13 +26,19 @@ class Noting(L.Callback):
         self.validated.append(trainer.global_step)
 
 
-def fit(folder, ckpt_path=None, **limits):
+def fit(folder, ckpt_path=None, data=None, every=None, **limits):
     """Of four updates an epoch."""
     torch.manual_seed(0)
     noted, module = Noting(), GRPOModule(small_policy(), lr=1e-2)
-    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder))
-    quiet_trainer(folder, *own, enable_checkpointing=True, **limits).fit(module, small_data(), ckpt_path=ckpt_path)
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, keep=None))
+    trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
+    trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
     return noted, module
+
+
+def assert_alike(module, other):
+    for one, wanted in zip(module.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(one, wanted)
 
 
 def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
@@ -46,5 +56,23 @@ def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_t
     parts = (first, second, third)
     assert [epoch for part in parts for epoch in part.epochs] == whole.epochs == [0] * 4 + [1] * 4
     assert [updates for part in parts for updates in part.validated] == whole.validated == [4, 8]
-    for one, other in zip(module.model.parameters(), expected.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert_alike(module, expected)
+
+
+class HalfBroken(WordWorld):
+    """In every other pack no task begins."""
+
+    def reset(self, *, seed=None, options=None):
+        if int(options["task"].id.partition(".")[0]) % 2:
+            raise RuntimeError("the world is broken")
+        return super().reset(seed=seed, options=options)
+
+
+def test_a_checkpoint_before_an_update_without_rows_is_gone_on_from(tmp_path):
+    broken = partial(small_data, world=HalfBroken(), packs_per_rollout=2)
+    _, expected = fit(tmp_path / "whole", data=broken(), every=1)
+    before = tmp_path / "whole" / "checkpoints" / "update-00000001.ckpt"
+    assert damage(before) is None
+    noted, module = fit(tmp_path / "run", before, broken())
+    assert noted.epochs == [0] * 3
+    assert_alike(module, expected)
