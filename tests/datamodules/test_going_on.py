@@ -1,14 +1,16 @@
-"""Which updates an epoch has, also one that is cut short, or ended early and gone on with, and updates without rows."""
+"""Which updates an epoch has, also one that is cut short or ended early, and what a run goes on with."""
 
 from functools import partial
 
 import lightning as L
+import pytest
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage
 from cod_lightning.modules import GRPOModule
+from cod_lightning.training.critics import ValueHead
 from tests.small_fit import quiet_trainer, small_data, small_policy
 from tests.stubs import WordWorld
 
@@ -17,19 +19,20 @@ class Noting(L.Callback):
     """The epoch of each update, and the updates before each validation."""
 
     def __init__(self):
-        self.epochs, self.validated = [], []
+        self.epochs, self.validated, self.rates = [], [], []
 
     def on_train_batch_start(self, trainer, *_):
         self.epochs.append(trainer.current_epoch)
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_validation_end(self, trainer, pl_module):
         self.validated.append(trainer.global_step)
 
 
-def fit(folder, ckpt_path=None, data=None, every=None, **limits):
+def fit(folder, ckpt_path=None, data=None, every=None, more=None, **limits):
     """Of four updates an epoch."""
     torch.manual_seed(0)
-    noted, module = Noting(), GRPOModule(small_policy(), lr=1e-2)
+    noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
     own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, keep=None))
     trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
     trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
@@ -76,3 +79,15 @@ def test_a_checkpoint_before_an_update_without_rows_is_gone_on_from(tmp_path):
     noted, module = fit(tmp_path / "run", before, broken())
     assert noted.epochs == [0] * 3
     assert_alike(module, expected)
+
+
+def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_with(tmp_path):
+    first, _ = fit(tmp_path, max_epochs=1, more={"warmup_updates": 8, "critic": ValueHead()})
+    assert first.rates == pytest.approx([1e-2 * n / 8 for n in (1, 2, 3, 4)])
+    changed = {"lr": 1e-3, "betas": (0.5, 0.6), "weight_decay": 0.1, "critic": ValueHead(lr=0.3)}
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    second, module = fit(tmp_path, last, max_epochs=2, more={"warmup_updates": 8} | changed)
+    assert second.rates == pytest.approx([1e-3 * n / 8 for n in (5, 6, 7, 8)])
+    group = module.optimizers().param_groups[0]
+    assert (group["betas"], group["weight_decay"]) == ((0.5, 0.6), 0.1)
+    assert module.critic_at_work.optimizer.param_groups[0]["lr"] == 0.3
