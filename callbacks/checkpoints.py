@@ -84,7 +84,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The folder is this run's from here on; checkpoints of another one stay until there is one of its own."""
         origin = trainer.ckpt_path  # known from here on
-        own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
+        own = origin is not None and self.folder.has(origin)
         if not own and trainer.is_global_zero:
             remove(self._left)
         trainer.strategy.barrier()

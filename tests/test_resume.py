@@ -227,6 +227,19 @@ def test_slurm_requeues_a_run_that_has_been_saved(whole, tmp_path):
     assert_the_same(folder, whole)
 
 
+def test_a_checkpoint_of_elsewhere_is_no_leave_to_write_over_another_run_and_a_link_to_one_s_own_is_own(whole, tmp_path):
+    other, link = tmp_path / "other", tmp_path / "best.ckpt"
+    shutil.copytree(whole, other, symlinks=True)
+    longer = ("--trainer.max_epochs", "3")
+    assert fit(other, *longer, "--ckpt_path", str(whole / "checkpoints" / "last.ckpt")) == 2
+    assert "expected a folder without a run. Name another one, or add --overwrite true." in said(other)
+    assert_the_same(other, whole)
+    link.symlink_to(other / "checkpoints" / "last.ckpt")
+    assert fit(other, *longer, "--ckpt_path", str(link)) == 0, said(other)
+    assert metrics(other)[: len(metrics(whole))] == metrics(whole)
+    assert (other / "checkpoints" / f"update-{NUM_UPDATES:08}.ckpt").exists()
+
+
 @pytest.mark.soak
 def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     folder = tmp_path / "run"
