@@ -227,7 +227,9 @@ def test_slurm_requeues_a_run_that_has_been_saved(whole, tmp_path):
     assert_the_same(folder, whole)
 
 
-def test_a_checkpoint_of_elsewhere_is_no_leave_to_write_over_another_run_and_a_link_to_one_s_own_is_own(whole, tmp_path):
+def test_a_checkpoint_of_elsewhere_is_no_leave_to_write_over_another_run_and_a_link_to_one_s_own_is_own(
+    whole, tmp_path
+):
     other, link = tmp_path / "other", tmp_path / "best.ckpt"
     shutil.copytree(whole, other, symlinks=True)
     longer = ("--trainer.max_epochs", "3")
