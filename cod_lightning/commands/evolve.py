@@ -91,12 +91,12 @@ def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]
         "candidates": candidates,
         "rounds": [{**asdict(one), "before": _known(one.before), "after": _known(one.after)} for one in rounds],
     }
-    write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")
     state = folder / "best.json"
     write_whole(state, beside(evolution.setting.mechanism, Stored).dump(evolution.best.state))
     started = {"inside": cli.asked["data"]["context"], "first": str(state.absolute())}
     config = {"data": {"context": {"class_path": "cod_lightning.contexts.StartedContext", "init_args": started}}}
     write_whole(folder / "context.yaml", yaml.safe_dump(config))
+    write_whole(folder / _FILE, json.dumps(record, indent=1) + "\n")  # last, so that where it is the others are
 
 
 def _known(value: float) -> float | None:
