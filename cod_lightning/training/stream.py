@@ -138,12 +138,15 @@ class TrainStream:
             "shares": [list(share) for share in self._shares],
             "batch": None if whole is None else vars(whole),
             "row_ranks": row_ranks,
+            "num_ranks": num_ranks(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.num_rollouts, self.num_packs = saved["num_rollouts"], saved["num_packs"]
         self._shares = deque(saved["shares"])
-        self._batch = None if saved["batch"] is None else own_batch(Batch(**saved["batch"]), saved["row_ranks"])
+        before = saved.get("num_ranks", 0)  # not in checkpoints of earlier versions
+        whole = None if saved["batch"] is None else Batch(**saved["batch"])
+        self._batch = None if whole is None else own_batch(whole, saved["row_ranks"], before)
 
 
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
@@ -152,10 +155,10 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
     return concatenated(parts), torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
 
 
-def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
-    """This rank's rows of what `batch_of_all` put together; another number of ranks shares its groups out anew."""
+def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"], ranks_before: int) -> Batch:
+    """This rank's rows of what `batch_of_all` put together; another number of ranks than before shares its groups out anew."""
     packs = whole.place[:, 0]
-    if len(whole) and int(row_ranks.max()) + 1 == num_ranks():
+    if ranks_before == num_ranks():
         chosen = row_ranks == rank()
     else:
         chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))
