@@ -64,7 +64,7 @@ class WeightSync(Callback):
         is of the same version.
         """
         since = pl_module.updates_since_sync
-        new = not self.policy_version or (since > 0 and self._synced_at != trainer.global_step)
+        new = not self.policy_version or (bool(since) and self._synced_at != trainer.global_step)
         if new or runner_of(trainer).engine.policy_version != self.policy_version:
             self._sync(trainer, pl_module, new=new)
             pl_module.updates_since_sync = since

@@ -227,7 +227,7 @@ class CodCLI(LightningCLI):
             more = [] if asked.logger in (None, True) else asked.logger
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
-                MetricsFile(self.root, self.began_at if path and checkpoint.folder.has(path) else None),
+                MetricsFile(self.root, self.began_at if path and _within(self.root, path) else None),
                 *(more if isinstance(more, list | tuple) else [more]),
             ]
         trainer: Any = self._trainer(logger=logger, callbacks=callbacks, **kwargs)
@@ -335,7 +335,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     elsewhere begins its folder anew.
     """
     folder, asked = config.trainer.default_root_dir, config.get("ckpt_path")
-    here = asked and (asked in (NEWEST, AUTO) or (folder and CheckpointFolder(Path(folder, "checkpoints")).has(asked)))
+    here = asked and (asked in (NEWEST, AUTO) or (folder and _within(Path(folder), asked)))
     anew = fitting and not (config.overwrite or here)
     if folder == "":
         raise ConfigError("trainer.default_root_dir", "empty", "a folder", "Leave it out for runs/NAME.")
@@ -361,6 +361,10 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
             expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
             raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
     return root
+
+
+def _within(folder: Path, checkpoint: str) -> bool:
+    return CheckpointFolder(folder / "checkpoints").has(checkpoint)
 
 
 def _holds_a_run(folder: Path) -> bool:
