@@ -138,8 +138,8 @@ class PolicyModule(L.LightningModule):
         """A run that goes on has its own settings of AdamW; those that its checkpoint restored may be others."""
         optimizer, schedule = cast(Any, self.optimizers()), cast(Any, self.lr_schedulers())
         for group in optimizer.param_groups:
-            group["lr"] *= self.lr / schedule.base_lrs[0]
-            group |= {"initial_lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
+            lr = group["lr"] * (self.lr / schedule.base_lrs[0])
+            group |= optimizer.defaults | {"lr": lr, "initial_lr": self.lr}
         schedule.base_lrs = [self.lr]
 
     # ------------------------------------------------------------------ on several ranks

@@ -85,6 +85,7 @@ def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_w
     first, _ = fit(tmp_path, max_epochs=1, more={"warmup_updates": 8, "critic": ValueHead()})
     assert first.rates == pytest.approx([1e-2 * n / 8 for n in (1, 2, 3, 4)])
     changed = {"lr": 1e-3, "betas": (0.5, 0.6), "weight_decay": 0.1, "critic": ValueHead(lr=0.3)}
+    changed["optimizer"] = "adamw_stochastic"
     last = tmp_path / "checkpoints" / "last.ckpt"
     second, module = fit(tmp_path, last, max_epochs=2, more={"warmup_updates": 8} | changed)
     assert second.rates == pytest.approx([1e-3 * n / 8 for n in (5, 6, 7, 8)])
