@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from cod_lightning.cache import digests
 from cod_lightning.callbacks.runner import follow
-from cod_lightning.checkpoints.checkpoint import DurableIO, seal
+from cod_lightning.checkpoints.checkpoint import DurableIO, seal, see_readable
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
 from cod_lightning.files import sync, write_whole
@@ -155,6 +155,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         _epoch_goes_on(content, trainer.num_training_batches)
         needed, failure, shards = _num_bytes(content), None, {}
         try:
+            see_readable(content)
             trainer.strategy.save_checkpoint(content, path)
             if path.is_dir():
                 shards = digests(path.glob(f"__{trainer.global_rank}_*"))

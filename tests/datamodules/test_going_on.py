@@ -3,14 +3,17 @@
 from functools import partial
 
 import lightning as L
+import numpy as np
 import pytest
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage
+from cod_lightning.errors import SaveFailed
 from cod_lightning.modules import GRPOModule
 from cod_lightning.training.critics import ValueHead
+from cod_lightning.training.packs import Uniform
 from tests.small_fit import quiet_trainer, small_data, small_policy
 from tests.stubs import WordWorld
 
@@ -92,3 +95,21 @@ def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_w
     group = module.optimizers().param_groups[0]
     assert (group["betas"], group["weight_decay"]) == ((0.5, 0.6), 0.1)
     assert module.critic_at_work.optimizer.param_groups[0]["lr"] == 0.3
+
+
+class Mean(Uniform):
+    """Keeps a number as NumPy has it."""
+
+    mean = 0.0
+
+    def observe(self, outcomes):
+        self.mean = np.mean(outcomes.credit.values.numpy())
+
+    def state_dict(self):
+        return {"means": [self.mean]}
+
+
+def test_a_state_that_could_not_be_read_again_ends_the_run_at_its_first_checkpoint_and_is_named(tmp_path):
+    said = r"no checkpoint could be written in .*\(RuntimeError: RolloutDataModule\.rollouts\.source\.state\.means is a list, not"
+    with pytest.raises(SaveFailed, match=said):
+        fit(tmp_path, data=small_data(source=Mean()))
