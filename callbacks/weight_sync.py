@@ -44,6 +44,8 @@ class WeightSync(Callback):
         self.policy_version = 0
         self._synced_at = -1
         """Updates behind that version."""
+        self._restored = False
+        """Whether a checkpoint was read since the last sync; the engine may have as new a version of another run."""
         self.last_gap: float | None = None
         self.last_moved: float | None = None
         self._arrival, self._probes = Arrival(), Probes()
@@ -65,7 +67,7 @@ class WeightSync(Callback):
         """
         since = pl_module.updates_since_sync
         new = not self.policy_version or (bool(since) and self._synced_at != trainer.global_step)
-        if new or runner_of(trainer).engine.policy_version != self.policy_version:
+        if new or self._restored or runner_of(trainer).engine.policy_version != self.policy_version:
             self._sync(trainer, pl_module, new=new)
             pl_module.updates_since_sync = since
 
@@ -77,7 +79,8 @@ class WeightSync(Callback):
 
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
-        if runner_of(trainer).engine.policy_version != self.policy_version or not self.policy_version:
+        stale = self._restored or runner_of(trainer).engine.policy_version != self.policy_version
+        if stale or not self.policy_version:
             restored, logged = self.policy_version > 0, (self.last_gap, self.last_moved, self.last_sync_s)
             self._sync(trainer, pl_module, new=not restored)
             if restored:
@@ -107,7 +110,7 @@ class WeightSync(Callback):
             if engine.policy_version < 0:
                 engine.log_folder = runner.folder
                 engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
-            self.policy_version += new
+            self.policy_version, self._restored = self.policy_version + new, False
             begun = time.perf_counter()
             if engine.sleeps and torch.cuda.is_available():
                 torch.cuda.empty_cache()  # what activations had, torch keeps; the engine takes its memory outside of torch's cache
@@ -138,7 +141,7 @@ class WeightSync(Callback):
         return version | {"probed": self._probes.last} | logged
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.policy_version = state_dict["policy_version"]
+        self.policy_version, self._restored = state_dict["policy_version"], True
         self._synced_at = state_dict.get("synced_at", -1)  # not in checkpoints of earlier versions
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]
         self.last_moved = state_dict.get("last_moved")
