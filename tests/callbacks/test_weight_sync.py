@@ -148,4 +148,6 @@ def test_checkpoints_of_two_runs_with_as_many_syncs_are_each_validated_by_their_
     for seed in (1, 2):
         trainer.validate(module, data, ckpt_path=tmp_path / f"{seed}.ckpt", verbose=False)
         held = data.engine.held()
-        assert all(torch.equal(held[name], weight) for name, weight in module.model.state_dict().items() if name in held)
+        assert all(
+            torch.equal(held[name], weight) for name, weight in module.model.state_dict().items() if name in held
+        )

@@ -14,6 +14,7 @@ from cod_lightning.errors import SaveFailed
 from cod_lightning.modules import GRPOModule
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
+from tests.cases import each
 from tests.small_fit import quiet_trainer, small_data, small_policy
 from tests.stubs import WordWorld
 
@@ -63,6 +64,14 @@ def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_t
     assert [epoch for part in parts for epoch in part.epochs] == whole.epochs == [0] * 4 + [1] * 4
     assert [updates for part in parts for updates in part.validated] == whole.validated == [4, 8]
     assert_alike(module, expected)
+
+
+@each(("rollouts", "epochs", "validated"), [(1, [0, 1, 1], [4, 6]), (3, [0] * 3 + [1] * 6, [6, 12])])
+def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, epochs, validated, tmp_path):
+    fit(tmp_path, max_epochs=1, every=1)
+    third = tmp_path / "checkpoints" / "update-00000003.ckpt"
+    noted, _ = fit(tmp_path, third, small_data(rollouts_per_epoch=rollouts), max_epochs=2)
+    assert (noted.epochs, noted.validated) == (epochs, validated)
 
 
 class HalfBroken(WordWorld):
