@@ -114,7 +114,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         if self.best is None:
             return
         name, known = self.best.removeprefix("-"), trainer.callback_metrics
-        if name not in known and self._values:
+        unvalidated = name.startswith("val/") and self._validated_at is None and trainer.enable_validation
+        if name not in known and (self._values or unvalidated):
             return
         if name not in known:
             listed = sorted(known)

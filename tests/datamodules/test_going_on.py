@@ -10,7 +10,7 @@ import torch
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage
-from cod_lightning.errors import SaveFailed
+from cod_lightning.errors import ConfigError, SaveFailed
 from cod_lightning.modules import GRPOModule
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
@@ -33,11 +33,11 @@ class Noting(L.Callback):
         self.validated.append(trainer.global_step)
 
 
-def fit(folder, ckpt_path=None, data=None, every=None, more=None, **limits):
+def fit(folder, ckpt_path=None, data=None, every=None, more=None, best=None, **limits):
     """Of four updates an epoch."""
     torch.manual_seed(0)
     noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
-    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, keep=None))
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None, best))
     trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
     trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
     return noted, module
@@ -72,6 +72,16 @@ def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, ep
     third = tmp_path / "checkpoints" / "update-00000003.ckpt"
     noted, _ = fit(tmp_path, third, small_data(rollouts_per_epoch=rollouts), max_epochs=2)
     assert (noted.epochs, noted.validated) == (epochs, validated)
+
+
+def test_the_best_is_looked_for_from_the_first_validation_on(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=3, check_val_every_n_epoch=2, best="val/success/position_0")
+    assert noted.validated == [8]
+    assert (tmp_path / "checkpoints" / "best.ckpt").readlink().name == "update-00000008.ckpt"
+    with pytest.raises(ConfigError, match=r"best_metric is val/cod; expected a metric that this run logs"):
+        fit(tmp_path / "other", max_epochs=2, check_val_every_n_epoch=2, best="val/cod")
+    with pytest.raises(ConfigError, match=r"best_metric is val/cod_gain; expected a metric that this run logs"):
+        fit(tmp_path / "none", max_epochs=2, limit_val_batches=0, best="val/cod_gain")
 
 
 class HalfBroken(WordWorld):
