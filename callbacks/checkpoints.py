@@ -78,8 +78,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         Lightning's own way saves before an update's metrics are logged, and expects the weights of before the update.
         """
         self._trainer = trainer
-        if self.every is not None:
-            follow(trainer, self)
+        follow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The folder is this run's from here on; checkpoints of another one stay until there is one of its own."""
@@ -143,9 +142,11 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             self._saved_at, self._validated_at = None, trainer.global_step
 
     def update_finished(self) -> None:
-        assert self.every is not None
-        if self._trainer.global_step % self.every == 0:
-            self.save(self._trainer)
+        trainer = self._trainer
+        if validated := self._validated_at == trainer.global_step:
+            self._measure(trainer)
+        if validated if self.every is None else trainer.global_step % self.every == 0:
+            self.save(trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
         """The collective part; a failure of one rank becomes one of all, so that none waits for another."""

@@ -10,6 +10,7 @@ import torch
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage
+from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
 from cod_lightning.errors import ConfigError, SaveFailed
 from cod_lightning.modules import GRPOModule
 from cod_lightning.training.critics import ValueHead
@@ -82,6 +83,14 @@ def test_the_best_is_looked_for_from_the_first_validation_on(tmp_path):
         fit(tmp_path / "other", max_epochs=2, check_val_every_n_epoch=2, best="val/cod")
     with pytest.raises(ConfigError, match=r"best_metric is val/cod_gain; expected a metric that this run logs"):
         fit(tmp_path / "none", max_epochs=2, limit_val_batches=0, best="val/cod_gain")
+
+
+def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch_and_may_be_the_best(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=2, val_check_interval=3, best="val/success/position_0")
+    found = CheckpointFolder(tmp_path / "checkpoints")
+    assert noted.validated == [3, 7]
+    assert [num_updates_of(path) for path in found.kept()] == [8, 7, 4, 3]
+    assert num_updates_of((found.path / "best.ckpt").resolve()) in (3, 7)
 
 
 class HalfBroken(WordWorld):
