@@ -15,7 +15,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from cod_lightning.cache import digests
 from cod_lightning.callbacks.runner import follow
-from cod_lightning.checkpoints.checkpoint import DurableIO, seal
+from cod_lightning.checkpoints.checkpoint import DurableIO, seal, see_readable
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
 from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
 from cod_lightning.files import sync, write_whole
@@ -23,6 +23,7 @@ from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
+_BATCHES = "epoch_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_A_RUN = (
     "evaluation.json",
@@ -77,18 +78,23 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         Lightning's own way saves before an update's metrics are logged, and expects the weights of before the update.
         """
         self._trainer = trainer
-        if self.every is not None:
-            follow(trainer, self)
+        follow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The folder is this run's from here on; checkpoints of another one stay until there is one of its own."""
         origin = trainer.ckpt_path  # known from here on
-        own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
+        own = origin is not None and self.folder.has(origin)
         if not own and trainer.is_global_zero:
             remove(self._left)
         trainer.strategy.barrier()
         self._saved_at = trainer.global_step if own else None
         self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Rows of metrics go by updates; Lightning counts one more for a run that goes on behind a validation."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
@@ -107,7 +113,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         if self.best is None:
             return
         name, known = self.best.removeprefix("-"), trainer.callback_metrics
-        if name not in known and self._values:
+        unvalidated = name.startswith("val/") and self._validated_at is None and trainer.enable_validation
+        if name not in known and (self._values or unvalidated):
             return
         if name not in known:
             listed = sorted(known)
@@ -135,9 +142,11 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             self._saved_at, self._validated_at = None, trainer.global_step
 
     def update_finished(self) -> None:
-        assert self.every is not None
-        if self._trainer.global_step % self.every == 0:
-            self.save(self._trainer)
+        trainer = self._trainer
+        if validated := self._validated_at == trainer.global_step:
+            self._measure(trainer)
+        if validated if self.every is None else trainer.global_step % self.every == 0:
+            self.save(trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
         """The collective part; a failure of one rank becomes one of all, so that none waits for another."""
@@ -145,8 +154,10 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         content = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         if trainer.validating:
             _validate_again(content)
+        _epoch_goes_on(content, trainer.num_training_batches)
         needed, failure, shards = _num_bytes(content), None, {}
         try:
+            see_readable(content)
             trainer.strategy.save_checkpoint(content, path)
             if path.is_dir():
                 shards = digests(path.glob(f"__{trainer.global_rank}_*"))
@@ -228,6 +239,18 @@ def _validate_again(checkpoint: dict[str, Any]) -> None:
     total["completed"] = total["processed"]
     counts["current"] = dict.fromkeys(counts["current"], 0)
     counts["is_last_batch"] = False
+
+
+def _epoch_goes_on(checkpoint: dict[str, Any], num_batches: float) -> None:
+    """Make the run that resumes from this checkpoint go on with an epoch that `max_steps`, `max_time` or a budget ended early.
+
+    Lightning takes every epoch whose end was reached for a whole one.
+    """
+    fit_loop = checkpoint["loops"]["fit_loop"]
+    total, current = (fit_loop["epoch_progress"][name] for name in ("total", "current"))
+    if total["processed"] == total["started"] and fit_loop[_BATCHES]["current"]["ready"] < num_batches:
+        total["processed"] -= 1
+        current["processed"] -= 1
 
 
 def _no_room(error: BaseException | None) -> bool:

@@ -42,6 +42,11 @@ class RolloutCallback(Callback, RolloutObserver):
         self._trainer = trainer
         follow(trainer, self)
 
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Lightning tears down no callback then; the process may go on."""
+        if getattr(self, "_trainer", None) is trainer:  # `setup` has run
+            self.teardown(trainer, pl_module, trainer.state.fn or "")
+
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if (runner := find_runner(trainer)) is not None:
             runner.unfollow(self)

@@ -21,6 +21,7 @@ from cod_lightning.files import without_link
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Natural
+from cod_lightning.ranks import gathered
 from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
@@ -97,7 +98,9 @@ class Transcripts(RolloutCallback):
             self._logprobs.follow(step, [group.pack.id for group in kept])
 
     def state_dict(self) -> dict[str, Any]:
-        return {"followed": {} if self._logprobs is None else dict(self._logprobs.followed)}
+        """What is followed on any rank: a checkpoint keeps the state of the first one."""
+        own = {} if self._logprobs is None else self._logprobs.followed
+        return {"followed": {pack: step for followed in gathered(own) for pack, step in followed.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if self._logprobs is not None:

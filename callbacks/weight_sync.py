@@ -42,6 +42,10 @@ class WeightSync(Callback):
     def __init__(self, self_test: SelfTest | None = SelfTest()) -> None:  # noqa: B008  (frozen; the CLI's default)
         self.self_test = self_test
         self.policy_version = 0
+        self._synced_at = -1
+        """Updates behind that version."""
+        self._restored = False
+        """Whether a checkpoint was read since the last sync; the engine may have as new a version of another run."""
         self.last_gap: float | None = None
         self.last_moved: float | None = None
         self._arrival, self._probes = Arrival(), Probes()
@@ -58,11 +62,13 @@ class WeightSync(Callback):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights.
 
-        Within a rollout updates go on to count from the weights that sampled it.
+        Within a rollout updates go on to count from the weights that sampled it. A validation that was given up and is done again
+        is of the same version.
         """
         since = pl_module.updates_since_sync
-        if since or runner_of(trainer).engine.policy_version != self.policy_version:
-            self._sync(trainer, pl_module, new=bool(since) or not self.policy_version)
+        new = not self.policy_version or (bool(since) and self._synced_at != trainer.global_step)
+        if new or self._restored or runner_of(trainer).engine.policy_version != self.policy_version:
+            self._sync(trainer, pl_module, new=new)
             pl_module.updates_since_sync = since
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -73,7 +79,8 @@ class WeightSync(Callback):
 
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
-        if runner_of(trainer).engine.policy_version != self.policy_version or not self.policy_version:
+        stale = self._restored or runner_of(trainer).engine.policy_version != self.policy_version
+        if stale or not self.policy_version:
             restored, logged = self.policy_version > 0, (self.last_gap, self.last_moved, self.last_sync_s)
             self._sync(trainer, pl_module, new=not restored)
             if restored:
@@ -103,7 +110,7 @@ class WeightSync(Callback):
             if engine.policy_version < 0:
                 engine.log_folder = runner.folder
                 engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
-            self.policy_version += new
+            self.policy_version, self._restored = self.policy_version + new, False
             begun = time.perf_counter()
             if engine.sleeps and torch.cuda.is_available():
                 torch.cuda.empty_cache()  # what activations had, torch keeps; the engine takes its memory outside of torch's cache
@@ -116,7 +123,7 @@ class WeightSync(Callback):
             engine.wake("kv_cache")
             self.last_sync_s = time.perf_counter() - begun
             if new:
-                pl_module.updates_since_sync = 0
+                pl_module.updates_since_sync, self._synced_at = 0, trainer.global_step
             self.last_gap = self.last_moved = None
             if self.self_test is None or not proven:
                 return
@@ -130,10 +137,12 @@ class WeightSync(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         logged = {"last_gap": self.last_gap, "last_moved": self.last_moved, "last_sync_s": self.last_sync_s}
-        return {"policy_version": self.policy_version, "probed": self._probes.last} | logged
+        version = {"policy_version": self.policy_version, "synced_at": self._synced_at}
+        return version | {"probed": self._probes.last} | logged
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.policy_version = state_dict["policy_version"]
+        self.policy_version, self._restored = state_dict["policy_version"], True
+        self._synced_at = state_dict.get("synced_at", -1)  # not in checkpoints of earlier versions
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]
         self.last_moved = state_dict.get("last_moved")
         self._probes.last = state_dict.get("probed")  # none in checkpoints of earlier versions

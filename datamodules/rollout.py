@@ -387,8 +387,13 @@ class RolloutDataModule(ItemDataModule):
         """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
         tells; with a buffer, which has a number of its own, all of these."""
         trainer = self._run
-        epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch - 1
+        done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch
         steps = math.inf if trainer.max_steps < 0 else trainer.max_steps - trainer.global_step
+        rollouts = min(epochs * trainer.num_training_batches - done, steps) / (
+            self.updates_per_rollout * self.passes_per_rollout
+        )
+        needed = rollouts if rollouts == math.inf else math.ceil(rollouts) - 1
         # a group that is overtaken may be one version older
         most = self.max_staleness - (self.rollouts.flies and not self.in_order) if self.buffer is None else math.inf
-        return min(most, self.stream.num_needed(epochs, steps))
+        return min(most, needed)

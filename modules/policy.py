@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import lightning as L
 import torch
@@ -138,6 +138,14 @@ class PolicyModule(L.LightningModule):
             kind = AdamW8bit if self.optimizer_name == "adamw_8bit" else PagedAdamW8bit
         optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         return [optimizer], [LambdaLR(optimizer, factor)]
+
+    def on_train_start(self) -> None:
+        """A run that goes on has its own settings of AdamW; those that its checkpoint restored may be others."""
+        optimizer, schedule = cast(Any, self.optimizers()), cast(Any, self.lr_schedulers())
+        for group in optimizer.param_groups:
+            lr = group["lr"] * (self.lr / schedule.base_lrs[0])
+            group |= optimizer.defaults | {"lr": lr, "initial_lr": self.lr}
+        schedule.base_lrs = [self.lr]
 
     # ------------------------------------------------------------------ on several ranks
 

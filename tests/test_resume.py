@@ -111,6 +111,19 @@ def test_stopped_by_signals_everywhere_a_run_goes_on_bit_for_bit(whole, stopped_
     assert_the_same(stopped_everywhere, whole)
 
 
+def test_with_validations_within_rollouts_too_a_run_goes_on_bit_for_bit(tmp_path):
+    validating = (*EVERY, "--trainer.val_check_interval", "1", "--data.val_packs", "2", "--ckpt_path", "auto")
+    assert fit(tmp_path / "whole", *validating) == 0, said(tmp_path / "whole")
+    folder = tmp_path / "run"
+    assert fit(folder, *validating, before=killed_after(1)) == -signal.SIGKILL
+    in_the_second = in_rollout("validation", send(signal.SIGTERM), at_episode=2, rollout=2)
+    assert fit(folder, *validating, before=in_the_second) == 143
+    assert checkpoint(folder)["global_step"] == 3
+    assert fit(folder, *validating, before=killed_after(5)) == -signal.SIGKILL
+    assert fit(folder, *validating) == 0, said(folder)
+    assert_the_same(folder, tmp_path / "whole")
+
+
 def test_random_numbers_of_an_update_do_not_depend_on_interruptions(whole, stopped_everywhere):
     assert draws(stopped_everywhere) == draws(whole)
     assert len(set(draws(whole))) == NUM_UPDATES
@@ -212,6 +225,21 @@ def test_slurm_requeues_a_run_that_has_been_saved(whole, tmp_path):
     assert calls.read_text().split() == ["requeue", "1234", "last.ckpt", "update-00000003.ckpt"]
     assert fit(folder, "--ckpt_path", "auto", before=in_slurm(lambda: None)) == 0, said(folder)
     assert_the_same(folder, whole)
+
+
+def test_a_checkpoint_of_elsewhere_is_no_leave_to_write_over_another_run_and_a_link_to_one_s_own_is_own(
+    whole, tmp_path
+):
+    other, link = tmp_path / "other", tmp_path / "best.ckpt"
+    shutil.copytree(whole, other, symlinks=True)
+    longer = ("--trainer.max_epochs", "3")
+    assert fit(other, *longer, "--ckpt_path", str(whole / "checkpoints" / "last.ckpt")) == 2
+    assert "expected a folder without a run. Name another one, or add --overwrite true." in said(other)
+    assert_the_same(other, whole)
+    link.symlink_to(other / "checkpoints" / "last.ckpt")
+    assert fit(other, *longer, "--ckpt_path", str(link)) == 0, said(other)
+    assert metrics(other)[: len(metrics(whole))] == metrics(whole)
+    assert (other / "checkpoints" / f"update-{NUM_UPDATES:08}.ckpt").exists()
 
 
 @pytest.mark.soak

@@ -21,14 +21,6 @@ _FREE = (
 )  # fmt: skip
 """Beginnings of the keys that may differ: how long, where and on how many threads a run goes, what it logs and keeps, what is
 played at its end. `trainer.devices` and `num_nodes` count through the number of processes."""
-_EPOCH = (
-    "data.passes_per_rollout",
-    "data.rollouts_per_epoch",
-    "data.updates_per_rollout",
-    "trainer.limit_train_batches",
-    "trainer.overfit_batches",
-)
-"""Keys that decide how many updates an epoch has."""
 _PLAYED = (
     *("data.env", "data.context", "data.max_new_tokens", "model.policy", "data.program", "data.enable_thinking"),
     *("data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt", "data.stop_strings"),
@@ -41,8 +33,7 @@ _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradien
 def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, accepted: bool) -> None:
     """Refuse to go on from the checkpoint with another config (YAML), unless that is accepted; then print what changed.
 
-    Everything but `_FREE` has to be the same for the run to be what it would have been without the interruption. An epoch that was
-    begun has to keep its length in any case.
+    Everything but `_FREE` has to be the same for the run to be what it would have been without the interruption.
     """
     kept = checkpoint.content.get("run_config")
     if kept is None:
@@ -58,12 +49,6 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
         expected = f"a checkpoint of a run with this config; between that run and this one changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to go on with them."
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
-    states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
-    streams = (stream for state in states if isinstance(stream := state.get("stream"), Mapping))
-    begun = any(stream.get("left") not in (0, None) for stream in streams)
-    if begun and (keys := [key for key, _ in changed if key in _EPOCH]):
-        expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({listed})"
-        raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")
     print(f"warning: going on from {checkpoint.path} with changes: {listed}", file=sys.stderr)
 
 

@@ -7,9 +7,11 @@ import json
 import math
 import pickle
 import zipfile
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -52,6 +54,28 @@ def damage(path: Path) -> str | None:
     except Exception as error:  # a flipped bit makes zipfile and torch raise almost anything
         return f"it cannot be read ({type(error).__name__})"
     return None if record is None else f"{record} in it is not as it was written"
+
+
+def see_readable(content: Any, key: str = "it") -> None:
+    """Raise `RuntimeError` that names what torch would write and not read again, such as a number of NumPy in a source's state."""
+    file = BytesIO()
+    try:
+        torch.save(_without_tensors(content), file)
+        file.seek(0)
+        torch.load(file, weights_only=True)
+    except Exception as error:  # a class may do anything to pickle
+        for name, inner in content.items() if type(content) is dict else ():
+            see_readable(inner, str(name) if key == "it" else f"{key}.{name}")
+        kinds = "plain containers, numbers, texts or tensors, which alone can be read again"
+        raise RuntimeError(f"{key} is a {type(content).__name__}, not {kinds}") from error
+
+
+def _without_tensors(content: Any) -> Any:
+    if type(content) in (dict, OrderedDict):
+        return {name: _without_tensors(value) for name, value in content.items()}
+    if type(content) in (list, tuple):
+        return [_without_tensors(value) for value in content]
+    return None if isinstance(content, Tensor) else content
 
 
 def seal(folder: Path, shards: Mapping[str, str]) -> None:

@@ -31,6 +31,10 @@ class CheckpointFolder:
         """The link to the newest."""
         return self.path / LAST
 
+    def has(self, checkpoint: str | Path) -> bool:
+        """Whether the checkpoint lies here."""
+        return Path(checkpoint).resolve().parent == self.path.resolve()
+
     def named(self, num_updates: int) -> Path:
         """The checkpoint of so many optimizer updates."""
         return self.path / f"update-{num_updates:08}.ckpt"

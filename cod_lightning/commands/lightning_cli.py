@@ -32,7 +32,7 @@ from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
 from cod_lightning.callbacks.loggers import MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
-from cod_lightning.checkpoints.folder import AUTO, NEWEST, named, newest
+from cod_lightning.checkpoints.folder import AUTO, NEWEST, CheckpointFolder, named, newest
 from cod_lightning.commands.parser import OneLine, Options, add_options, own_refusals, program
 from cod_lightning.commands.shipped import CLASS_KEYS, config_names, groups
 from cod_lightning.commands.trainer_settings import (
@@ -227,7 +227,7 @@ class CodCLI(LightningCLI):
             more = [] if asked.logger in (None, True) else asked.logger
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
-                MetricsFile(self.root, self.began_at),
+                MetricsFile(self.root, self.began_at if path and _within(self.root, path) else None),
                 *(more if isinstance(more, list | tuple) else [more]),
             ]
         trainer: Any = self._trainer(logger=logger, callbacks=callbacks, **kwargs)
@@ -331,10 +331,12 @@ def run_folder(ckpt_path: str | Path) -> Path | None:
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken.
 
-    A folder in which a run was refused, or stopped before its first checkpoint, is free.
+    A folder in which a run was refused, or stopped before its first checkpoint, is free. One that goes on from a checkpoint of
+    elsewhere begins its folder anew.
     """
     folder, asked = config.trainer.default_root_dir, config.get("ckpt_path")
-    anew = fitting and not (config.overwrite or asked)
+    here = asked and (asked in (NEWEST, AUTO) or (folder and _within(Path(folder), asked)))
+    anew = fitting and not (config.overwrite or here)
     if folder == "":
         raise ConfigError("trainer.default_root_dir", "empty", "a folder", "Leave it out for runs/NAME.")
     if folder is not None:
@@ -359,6 +361,10 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
             expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
             raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
     return root
+
+
+def _within(folder: Path, checkpoint: str) -> bool:
+    return CheckpointFolder(folder / "checkpoints").has(checkpoint)
 
 
 def _holds_a_run(folder: Path) -> bool:

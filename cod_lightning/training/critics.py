@@ -148,3 +148,4 @@ class CriticAtWork:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.net.load_state_dict(state_dict["net"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
+        self.optimizer.param_groups[0]["lr"] = self.critic.lr  # a change that was accepted

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from cod_lightning.errors import TooManyFailures
 from cod_lightning.ranks import gathered, num_ranks, owners, rank
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.group import collected_by_growth, prepare
 from cod_lightning.rollout.runner import RolloutPart
-from cod_lightning.rollout.stats import stop_if_too_many
+from cod_lightning.rollout.stats import count_faults
 from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import Group, Pack
@@ -238,12 +237,11 @@ class RolloutsInFlight:
     def _saved(self, one: GroupInFlight) -> dict[str, Any]:
         kept: dict[str, Any] = {"choice": asdict(one.key), "rollout": one.rollout, "lines": None, "seconds": 0.0}
         if one.future.done() and not one.future.exception() and not self.rollouts.packs.source.needs_contexts:
-            group, kept["seconds"] = one.future.result()
-            try:
-                stop_if_too_many("train", [group], self.rollouts.runner.max_failed_fraction)
-            except TooManyFailures:  # the run that goes on plays it again, as one that is under way
-                return kept
-            kept["lines"] = transcript.dump(group)
+            group, seconds = one.future.result()
+            num_failed = sum(count_faults([group]).values())
+            # one that lost more is played again by the run that goes on, as one that is under way
+            if num_failed <= self.rollouts.runner.max_failed_fraction * len(group.lifecycles):
+                kept |= {"lines": transcript.dump(group), "seconds": seconds}
         return kept
 
     def restore(self, state: list[dict[str, Any]]) -> None:

@@ -3,7 +3,6 @@
 Items are counted by Lightning, handed on sealed, and fetched only when they are needed.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -59,9 +58,9 @@ class Rollout:
 
 
 class TrainStream:
-    """A sized loader whose state is the rollouts begun and the updates of the current one that are still to come.
+    """An endless loader whose state is the rollouts begun and the updates of the current one that are still to come.
 
-    Sized, so that Lightning never fetches ahead of the weights.
+    It has the length of an epoch, so that Lightning takes so many, or fewer, and never fetches ahead of the weights.
 
     Args:
         next_rollout: From the number of a rollout and that of its first training pack to the rollout.
@@ -83,7 +82,7 @@ class TrainStream:
     ) -> None:
         self._by_episode = by_episode
         self._rollouts_per_sync = rollouts_per_sync
-        self._next_rollout, self._updates_per_rollout, self._runner = next_rollout, updates_per_rollout, runner
+        self._next_rollout, self._runner = next_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
         self.num_rollouts = 0
         """Rollouts done."""
@@ -92,21 +91,14 @@ class TrainStream:
         self._batch: Batch | None = None
         self._shares: deque[Sequence[int]] = deque()
         """Of `_batch`, the updates still to come."""
-        self.left = 0
-        """Updates left in an epoch that was begun."""
 
     def __len__(self) -> int:
         """Updates of an epoch."""
         return self._length
 
     def __iter__(self) -> Iterator[Sealed]:
-        """The rest of an epoch that was begun, else the next one."""
-        self.left = self.left or self._length
-        first = True
-        while self.left:
-            if not first:
-                self._runner.update_finished()
-            first = False
+        """All updates to come."""
+        while True:
             self._runner.update_begins()
             if not self._shares:
                 rollout = self._next_rollout(self.num_rollouts, self.num_packs)
@@ -114,21 +106,16 @@ class TrainStream:
                 self.num_rollouts += 1
                 self.num_packs += rollout.num_packs
             assert self._batch is not None, "updates to come without their rows"
-            self.left -= 1
             update = self._part(self._batch, self._shares.popleft())
             if not self._shares:
                 self._batch = None
             before_sync = -self.num_rollouts % self._rollouts_per_sync
             yield Sealed(replace(update, updates_left=len(self._shares), rollouts_left=before_sync))
+            self._runner.update_finished()
 
     def _part(self, batch: Batch, share: Sequence[int]) -> Batch:
         """The rows of an update, or of several."""
         return batch.of_episodes(share) if self._by_episode else batch.of_packs(share)
-
-    def num_needed(self, epochs: float, updates: float) -> float:
-        """Rollouts that a training needs after the one that it takes now, with so many epochs after this one and updates left."""
-        rollouts = min(self.left + epochs * self._length, updates) / self._updates_per_rollout
-        return rollouts if rollouts == math.inf else math.ceil(rollouts) - 1
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""
@@ -142,21 +129,24 @@ class TrainStream:
 
         It is the same on every rank, and every rank has to call it.
         """
-        batch = self._batch and self._part(self._batch, sorted(set(chain.from_iterable(self._shares))))
-        whole, row_ranks = (None, None) if batch is None else batch_of_all(batch)
+        whole, row_ranks = None, None
+        if self._batch is not None:
+            whole, row_ranks = batch_of_all(self._part(self._batch, sorted(set(chain.from_iterable(self._shares)))))
         return {
             "num_rollouts": self.num_rollouts,
             "num_packs": self.num_packs,
-            "left": self.left,
             "shares": [list(share) for share in self._shares],
-            "batch": whole and vars(whole),
+            "batch": None if whole is None else vars(whole),
             "row_ranks": row_ranks,
+            "num_ranks": num_ranks(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
+        self.num_rollouts, self.num_packs = saved["num_rollouts"], saved["num_packs"]
         self._shares = deque(saved["shares"])
-        self._batch = None if saved["batch"] is None else own_batch(Batch(**saved["batch"]), saved["row_ranks"])
+        before = saved.get("num_ranks", 0)  # not in checkpoints of earlier versions
+        whole = None if saved["batch"] is None else Batch(**saved["batch"])
+        self._batch = None if whole is None else own_batch(whole, saved["row_ranks"], before)
 
 
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
@@ -165,10 +155,10 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
     return concatenated(parts), torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
 
 
-def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
-    """This rank's rows of what `batch_of_all` put together; another number of ranks shares its groups out anew."""
+def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"], ranks_before: int) -> Batch:
+    """This rank's rows of what `batch_of_all` put together; another number of ranks than before shares its groups out anew."""
     packs = whole.place[:, 0]
-    if len(whole) and int(row_ranks.max()) + 1 == num_ranks():
+    if ranks_before == num_ranks():
         chosen = row_ranks == rank()
     else:
         chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))

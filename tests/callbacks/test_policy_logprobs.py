@@ -9,7 +9,7 @@ import lightning as L
 import pytest
 import torch
 
-from cod_lightning.callbacks.transcripts import Transcripts
+from cod_lightning.callbacks.transcripts import LogprobWriter, Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.base import Program
@@ -17,6 +17,7 @@ from cod_lightning.methods.attempts import Anchored
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
 from cod_lightning.rollout.transcript import read
+from tests.forked import on_two_ranks
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
 NUM_UPDATES = 4
@@ -143,6 +144,16 @@ def test_a_resumed_run_has_the_lines_of_an_uninterrupted_one_behind_one_that_was
     assert values(records(tmp_path)) == values(records(run[0]))
     (transcripts,) = (one for one in resumed.callbacks if isinstance(one, Transcripts))  # pyright: ignore
     assert set(transcripts.state_dict()["followed"].values()) == {2}, "packs of the latest rollout, which began at 2"
+
+
+def test_a_checkpoint_of_two_ranks_follows_the_packs_of_both(tmp_path: Path) -> None:
+    def act(rank: int) -> dict[str, Any]:
+        transcripts = Transcripts()
+        transcripts._logprobs = LogprobWriter(L.Trainer(logger=False, default_root_dir=tmp_path))
+        transcripts._logprobs.followed = {f"p{rank}": 4}
+        return transcripts.state_dict()
+
+    assert on_two_ranks(tmp_path, act) == [{"followed": {"p0": 4, "p1": 4}}] * 2
 
 
 def test_a_new_run_begins_its_file_anew(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import FAULT_LOG
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -73,6 +74,18 @@ def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
     run.test(PlayedModule(), data, verbose=False)
     assert data.runner._observers == []
     assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
+
+
+def test_a_run_that_fails_leaves_the_next_one_in_the_process_alone(tmp_path: Path) -> None:
+    class Fails(PlayedModule):
+        def on_train_batch_start(self, *_: object) -> None:
+            raise KeyError("a cell of a notebook")
+
+    data, module, handlers = PlayedData(), Fails(), list(FAULT_LOG.handlers)
+    module.row_listeners = []
+    with pytest.raises(KeyError):
+        trainer(tmp_path, [Transcripts()]).fit(module, data)
+    assert (data.runner._observers, module.row_listeners, FAULT_LOG.handlers) == ([], [], handlers)
 
 
 def hidden_database(name: str) -> None:

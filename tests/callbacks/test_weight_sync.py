@@ -10,8 +10,9 @@ from cod_lightning.callbacks import WeightSync
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch, TooManyFailures
+from cod_lightning.modules import GRPOModule
 from cod_lightning.rollout.runner import RolloutRunner
-from tests.small_fit import Updates, small_fit
+from tests.small_fit import Updates, quiet_trainer, small_data, small_fit, small_policy
 
 
 class ForgetfulEngine(TransformersEngine):
@@ -116,6 +117,7 @@ def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes
     engine.calls = []
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: engine.calls.append("emptied"))
     trainer = SimpleNamespace(
+        global_step=0,
         datamodule=SimpleNamespace(runner=RolloutRunner(engine)),
         precision_plugin=SimpleNamespace(forward_context=nullcontext),
     )
@@ -133,3 +135,19 @@ def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(slep
 def test_a_trainer_without_it_is_stopped_by_an_error_that_names_it(tmp_path):
     with pytest.raises(TooManyFailures, match=r"no model yet; add the callback WeightSync to the Trainer"):
         small_fit(tmp_path)
+
+
+def test_checkpoints_of_two_runs_with_as_many_syncs_are_each_validated_by_their_own_weights(tmp_path):
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        trainer = quiet_trainer(tmp_path, WeightSync(), limit_val_batches=0)
+        trainer.fit(GRPOModule(small_policy(), lr=1e-2), small_data(rollouts_per_epoch=1))
+        trainer.save_checkpoint(tmp_path / f"{seed}.ckpt")
+    module, data = GRPOModule(small_policy()), small_data()
+    trainer = quiet_trainer(tmp_path, WeightSync())
+    for seed in (1, 2):
+        trainer.validate(module, data, ckpt_path=tmp_path / f"{seed}.ckpt", verbose=False)
+        held = data.engine.held()
+        assert all(
+            torch.equal(held[name], weight) for name, weight in module.model.state_dict().items() if name in held
+        )

@@ -3,7 +3,9 @@
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -14,10 +16,14 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.deadlines import Liveness
-from cod_lightning.training.in_flight import GroupsInFlight
-from cod_lightning.training.packs import Uniform
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.training.in_flight import GroupsInFlight, RolloutsInFlight
+from cod_lightning.training.packs import PackChoice, Uniform
+from cod_lightning.types import Group, Lifecycle, Pack, Split
+from tests import records
+from tests.forked import on_two_ranks
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
-from tests.stubs import Following, WordWorld
+from tests.stubs import Following, FunctionEngine, WordWorld
 from tests.vllm_server import FakeVLLM
 
 BOUND, NUM_ROLLOUTS = 3, 8
@@ -115,6 +121,23 @@ def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_o
         fit(tmp_path, again, max_steps=6)
         seen = state["stream"]["num_packs"]
         assert again.rollouts.packs.source.seen[: 2 * BOUND] == list(range(seen, seen + 2 * BOUND))
+
+
+def test_of_two_ranks_each_keeps_what_is_complete_there_however_much_that_is(tmp_path):
+    def act(rank):
+        source, runner = SimpleNamespace(needs_contexts=False), RolloutRunner(FunctionEngine(lambda _: (2,)))
+        flying = RolloutsInFlight(rollouts=SimpleNamespace(packs=SimpleNamespace(source=source), runner=runner))
+        for n in range(4):
+            pack = Pack(id=f"p{n}", split=Split.TRAIN, world_seed=n, tasks=())
+            group = Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=(records.episode(),)),))
+            flying.groups.put_group(PackChoice(10 * rank + n), 0, (group, 1.0))
+        for one in flying.groups.begun[2 * (1 + rank) :]:
+            flying.groups.begun[one.place] = one._replace(future=Future())
+        return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state()]
+
+    found = on_two_ranks(tmp_path, act)
+    assert found[0] == found[1]
+    assert found[0] == [(10 * rank + n, n < 2 * (1 + rank)) for n in range(4) for rank in range(2)]
 
 
 class Straggling(WordWorld):

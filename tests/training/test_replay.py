@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,8 +142,9 @@ class Numbers(PackSource):
         return [PackChoice(index) for index in range(first, first + count)]
 
 
-def updates(stream):
-    return [sealed.item for sealed in stream]
+def updates(stream, number=None):
+    """So many, or those of an epoch."""
+    return [sealed.item for sealed in islice(stream, len(stream) if number is None else number)]
 
 
 def row_key(batch, row):
@@ -231,16 +233,13 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, repl
     options = {"updates": 2, "passes": 2, "rollouts": 3}
     uninterrupted = Story(replay(), **options)
     expected = updates(uninterrupted.stream)
-    story, before = Story(replay(), **options), []
-    for sealed in story.stream:
-        before.append(sealed.item)
-        if len(before) == done:
-            break
+    story = Story(replay(), **options)
+    before = updates(story.stream, done)
     other = Story(replay(), **options)
     other.stream.restore(story.stream.saved())
     other.rollouts.load_state_dict(story.rollouts.state_dict())
     assert other.buffer.metrics == story.buffer.metrics
-    found = before + updates(other.stream)
+    found = before + updates(other.stream, len(expected) - done)
     assert len(found) == len(expected) == 12
     for one, wanted in zip(found, expected, strict=True):
         for name, value in vars(wanted).items():

@@ -4,7 +4,7 @@ import math
 import random
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from types import SimpleNamespace
 
 import pytest
@@ -145,8 +145,9 @@ def packs_of(batch):
     return sorted(set(batch.token_ids[batch.action_mask].tolist()))
 
 
-def updates(stream):
-    return [sealed.item for sealed in stream]
+def updates(stream, number=None):
+    """So many, or those of an epoch."""
+    return [sealed.item for sealed in islice(stream, len(stream) if number is None else number)]
 
 
 def untimed(figures):
@@ -203,19 +204,12 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, sour
     whole = uninterrupted.stream
     expected = updates(whole) + updates(whole)
     story = Story(**options, source=source())
-    before = []
-    while len(before) < done:
-        for sealed in story.stream:
-            before.append(sealed.item)
-            if len(before) == done:
-                break
+    before = updates(story.stream, done)
     other = Story(**options, source=source())
     resumed = other.stream
     resumed.restore(story.stream.saved())
     other.rollouts.load_state_dict(story.rollouts.state_dict())
-    after = updates(resumed)
-    while len(before) + len(after) < len(expected):
-        after += updates(resumed)
+    after = updates(resumed, len(expected) - done)
     assert len(before + after) == len(expected) == 16
     for found, wanted in zip(before + after, expected, strict=True):
         for name, value in vars(wanted).items():
@@ -269,7 +263,7 @@ def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
     story, made = Story(packs=4, updates=2, source=Collapses()), []
     with pytest.raises(ConfigError, match=r"data\.source is Collapses; expected a source that names 4 packs"):
         made += (sealed.item for sealed in story.stream)
-    assert (story.stream.num_rollouts, story.stream.num_packs, story.stream.left) == (1, 4, 2)
+    assert (story.stream.num_rollouts, story.stream.num_packs, len(made)) == (1, 4, 2)
     assert story.rollouts.state_dict()["source"]["state"] == {"last": 3}
 
 

@@ -110,18 +110,26 @@ def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_ra
         return rows([group(g) for g in range(G) if g % number == rank], credit)
 
     kept = each_rank(lambda rank: stream.batch_of_all(own(rank)), own)[0]
-    for rank, back in enumerate(each_rank(lambda rank: stream.own_batch(*kept))):
+    for rank, back in enumerate(each_rank(lambda rank: stream.own_batch(*kept, number))):
         expected = own(rank)
         for name, value in vars(expected).items():
             if isinstance(value, torch.Tensor):
                 assert torch.equal(getattr(back, name).nan_to_num(), value.nan_to_num()), name
 
 
+def test_rows_that_were_all_of_one_rank_are_so_again(each_rank, number):
+    whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
+    of_rank_0 = torch.zeros(len(whole), dtype=torch.long)
+    found = each_rank(lambda rank: len(stream.own_batch(whole, of_rank_0, number)))
+    assert found == [len(whole), *[0] * (number - 1)]
+
+
 def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each_rank):
     whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
     for ranks_then in (5, 1):
         kept = whole.place[:, 0] % ranks_then
-        parts = each_rank(lambda rank, kept=kept: stream.own_batch(whole, kept).place[:, 0].tolist())
+        then = (kept, ranks_then)
+        parts = each_rank(lambda rank, then=then: stream.own_batch(whole, *then).place[:, 0].tolist())
         assert all(parts)
         assert sorted(g for part in parts for g in part) == sorted(whole.place[:, 0].tolist())
         assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)

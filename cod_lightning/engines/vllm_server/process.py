@@ -81,11 +81,13 @@ class ServerProcess:
                 self.port = int(probe.getsockname()[1])
         self.url = f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
         self._child: subprocess.Popen[bytes] | None = None
+        self._begun = time.monotonic()
+        """When it was last started."""
 
     def start(self, model: Path | str | None = None) -> None:
         """Begin to start, without waiting; `model` replaces the folder where the first one is gone."""
         self.stop()
-        self.model = model or self.model
+        self.model, self._begun = model or self.model, time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with without_link(self.log).open("ab") as log:
             self._child = subprocess.Popen(
@@ -100,11 +102,10 @@ class ServerProcess:
 
     def wait(self, healthy: Callable[[], bool]) -> None:
         """Until it answers. Raises `EngineFailure` where it ended instead, took too long, or another user has its port."""
-        until = time.monotonic() + self.how.start_timeout_s
         while not (self._listens() and healthy()):
             if not self.alive:
                 raise self.died()
-            if time.monotonic() > until:
+            if time.monotonic() > self._begun + self.how.start_timeout_s:
                 raise EngineFailure(
                     f"the vLLM server at {self.url} does not answer {self.how.start_timeout_s:g} s after its start "
                     f"(data.engine.local.start_timeout_s); its log {self.log} ends: {self.last_words()}"

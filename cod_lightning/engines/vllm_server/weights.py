@@ -53,6 +53,7 @@ class WeightSupply:
         A rank without any knows where rank 0 wrote them, for a server that it finds without.
         """
         with self._latest:
+            gathered(label)  # no rank brings a server any more what rank 0 is about to remove
             self._before, self.label = self.label, label
             write = self._folder.write_adapter if self._adapter else self._folder.write
             own = write(model, named, label) if servers else None
@@ -82,7 +83,6 @@ class WeightSupply:
             with server.changing:
                 if server.process is not None and not server.process.alive:
                     server.process.start(self._start.current)
-                    server.process.wait(server.client.healthy)
                 self._load(server)
         except (EngineFailure, OSError) as failure:  # the second where its process or its log cannot be opened
             server.lose(str(failure))
@@ -92,6 +92,8 @@ class WeightSupply:
     def _load(self, server: Server) -> None:
         """What fails leaves vLLM (0.32) with half of the tensors for ever; a server of ours is started again for the next try."""
         try:
+            if server.process is not None:
+                server.process.wait(server.client.healthy)  # it may have been started again a moment ago
             if self._adapter:
                 server.client.load_adapter(str(self._path), self.label, self._before)
                 return

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -400,6 +402,65 @@ def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wr
 
     assert with_shared(losing_it_on_rank_1, two[:1], model, tmp_path) == [0, 4]
     assert two[0].calls["/collective_rpc"] == 2
+
+
+def test_weights_stay_where_they_are_while_another_rank_still_brings_a_server_those(two, model, tmp_path):
+    def late_on_rank_1(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        found, (server,) = [], engine._fleet.servers
+        load, loads = server.client.load, threading.Event()
+
+        def slow(folder, label):
+            loads.set()
+            time.sleep(0.5)
+            found.append(Path(folder).is_dir())
+            load(folder, label)
+
+        if dist.get_rank() == 1:
+            server.client.settle("default")
+            server.client.load = slow
+            bringing = threading.Thread(target=engine._supply.bring_back, args=(server,))
+            bringing.start()
+            assert loads.wait(timeout=10)
+        engine.update_weights(model.state_dict().items(), 2)
+        if dist.get_rank() == 1:
+            bringing.join()
+        return found
+
+    assert with_shared(late_on_rank_1, two[:1], model, tmp_path) == [[], [True]]
+
+
+class Starting(FakeVLLM):
+    """A process of this machine that takes a while to start."""
+
+    alive, num_stops = True, 0
+
+    def __init__(self, how, *, key, **options):
+        super().__init__()
+        self.key = key
+
+    def start(self, model=None):
+        pass
+
+    def wait(self, healthy):
+        while not healthy():
+            time.sleep(0.01)
+
+    def stop(self):
+        self.num_stops += 1
+
+
+def test_a_sync_waits_for_a_server_that_was_started_again_a_moment_ago(monkeypatch, model, tmp_path):
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.ServerProcess", Starting)
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.check_local", lambda num, how: None)
+    engine = engine_for([], model, tmp_path, start=1)
+    process = engine._servers[0].process
+    process.die()
+    threading.Timer(0.3, process.come_back).start()
+    engine.update_weights(model.state_dict().items(), 2)
+    assert (process.version, process.num_stops) == (engine.label, 0)
+    engine.close()
+    process.die()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,143 @@
+"""Which updates an epoch has, also one that is cut short or ended early, and what a run goes on with."""
+
+from functools import partial
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+
+from cod_lightning.callbacks.checkpoints import RunCheckpoint
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.checkpoints.checkpoint import damage
+from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
+from cod_lightning.errors import ConfigError, SaveFailed
+from cod_lightning.modules import GRPOModule
+from cod_lightning.training.critics import ValueHead
+from cod_lightning.training.packs import Uniform
+from tests.cases import each
+from tests.small_fit import quiet_trainer, small_data, small_policy
+from tests.stubs import WordWorld
+
+
+class Noting(L.Callback):
+    """The epoch of each update, and the updates before each validation."""
+
+    def __init__(self):
+        self.epochs, self.validated, self.rates = [], [], []
+
+    def on_train_batch_start(self, trainer, *_):
+        self.epochs.append(trainer.current_epoch)
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_validation_end(self, trainer, pl_module):
+        self.validated.append(trainer.global_step)
+
+
+def fit(folder, ckpt_path=None, data=None, every=None, more=None, best=None, **limits):
+    """Of four updates an epoch."""
+    torch.manual_seed(0)
+    noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None, best))
+    trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
+    trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
+    return noted, module
+
+
+def assert_alike(module, other):
+    for one, wanted in zip(module.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(one, wanted)
+
+
+def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=3, limit_train_batches=3)
+    assert noted.epochs == [0] * 3 + [1] * 3 + [2] * 3
+    assert noted.validated == [3, 6, 9]
+
+
+def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_then(tmp_path):
+    whole, expected = fit(tmp_path / "whole", max_epochs=2)
+    first, _ = fit(tmp_path, max_epochs=2, max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    second, _ = fit(tmp_path, ckpt_path=last, max_epochs=2, max_steps=6)
+    third, module = fit(tmp_path, ckpt_path=last, max_epochs=2)
+    parts = (first, second, third)
+    assert [epoch for part in parts for epoch in part.epochs] == whole.epochs == [0] * 4 + [1] * 4
+    assert [updates for part in parts for updates in part.validated] == whole.validated == [4, 8]
+    assert_alike(module, expected)
+
+
+@each(("rollouts", "epochs", "validated"), [(1, [0, 1, 1], [4, 6]), (3, [0] * 3 + [1] * 6, [6, 12])])
+def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, epochs, validated, tmp_path):
+    fit(tmp_path, max_epochs=1, every=1)
+    third = tmp_path / "checkpoints" / "update-00000003.ckpt"
+    noted, _ = fit(tmp_path, third, small_data(rollouts_per_epoch=rollouts), max_epochs=2)
+    assert (noted.epochs, noted.validated) == (epochs, validated)
+
+
+def test_the_best_is_looked_for_from_the_first_validation_on(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=3, check_val_every_n_epoch=2, best="val/success/position_0")
+    assert noted.validated == [8]
+    assert (tmp_path / "checkpoints" / "best.ckpt").readlink().name == "update-00000008.ckpt"
+    with pytest.raises(ConfigError, match=r"best_metric is val/cod; expected a metric that this run logs"):
+        fit(tmp_path / "other", max_epochs=2, check_val_every_n_epoch=2, best="val/cod")
+    with pytest.raises(ConfigError, match=r"best_metric is val/cod_gain; expected a metric that this run logs"):
+        fit(tmp_path / "none", max_epochs=2, limit_val_batches=0, best="val/cod_gain")
+
+
+def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch_and_may_be_the_best(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=2, val_check_interval=3, best="val/success/position_0")
+    found = CheckpointFolder(tmp_path / "checkpoints")
+    assert noted.validated == [3, 7]
+    assert [num_updates_of(path) for path in found.kept()] == [8, 7, 4, 3]
+    assert num_updates_of((found.path / "best.ckpt").resolve()) in (3, 7)
+
+
+class HalfBroken(WordWorld):
+    """In every other pack no task begins."""
+
+    def reset(self, *, seed=None, options=None):
+        if int(options["task"].id.partition(".")[0]) % 2:
+            raise RuntimeError("the world is broken")
+        return super().reset(seed=seed, options=options)
+
+
+def test_a_checkpoint_before_an_update_without_rows_is_gone_on_from(tmp_path):
+    broken = partial(small_data, world=HalfBroken(), packs_per_rollout=2)
+    _, expected = fit(tmp_path / "whole", data=broken(), every=1)
+    before = tmp_path / "whole" / "checkpoints" / "update-00000001.ckpt"
+    assert damage(before) is None
+    noted, module = fit(tmp_path / "run", before, broken())
+    assert noted.epochs == [0] * 3
+    assert_alike(module, expected)
+
+
+def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_with(tmp_path):
+    first, _ = fit(tmp_path, max_epochs=1, more={"warmup_updates": 8, "critic": ValueHead()})
+    assert first.rates == pytest.approx([1e-2 * n / 8 for n in (1, 2, 3, 4)])
+    changed = {"lr": 1e-3, "betas": (0.5, 0.6), "weight_decay": 0.1, "critic": ValueHead(lr=0.3)}
+    changed["optimizer"] = "adamw_stochastic"
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    second, module = fit(tmp_path, last, max_epochs=2, more={"warmup_updates": 8} | changed)
+    assert second.rates == pytest.approx([1e-3 * n / 8 for n in (5, 6, 7, 8)])
+    group = module.optimizers().param_groups[0]
+    assert (group["betas"], group["weight_decay"]) == ((0.5, 0.6), 0.1)
+    assert module.critic_at_work.optimizer.param_groups[0]["lr"] == 0.3
+
+
+class Mean(Uniform):
+    """Keeps a number as NumPy has it."""
+
+    mean = 0.0
+
+    def observe(self, outcomes):
+        self.mean = np.mean(outcomes.credit.values.numpy())
+
+    def state_dict(self):
+        return {"means": [self.mean]}
+
+
+def test_a_state_that_could_not_be_read_again_ends_the_run_at_its_first_checkpoint_and_is_named(tmp_path):
+    said = r"no checkpoint could be written in .*\(RuntimeError: RolloutDataModule\.rollouts\.source\.state\.means is a list, not"
+    with pytest.raises(SaveFailed, match=said):
+        fit(tmp_path, data=small_data(source=Mean()))
