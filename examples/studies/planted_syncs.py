@@ -288,7 +288,9 @@ class Run:
         autocast = partial(torch.autocast, "cpu", torch.bfloat16) if "autocast" in precision else nullcontext
         runner = RolloutRunner(self.engine)
         plugin = SimpleNamespace(forward_context=autocast)
-        self.trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(runner=runner), precision_plugin=plugin)
+        self.trainer: Any = SimpleNamespace(
+            global_step=0, datamodule=SimpleNamespace(runner=runner), precision_plugin=plugin
+        )
         self.module: Any = SimpleNamespace(
             model=self.model,
             policy=SimpleNamespace(window=96),
