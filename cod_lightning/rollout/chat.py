@@ -15,6 +15,7 @@ texts. Tags of tools are no control tokens, since a world may ask for calls in t
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ _SMALL = 2**23
 _RENDERING = frozenset(
     {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
 )
+_DAY = datetime(2024, 7, 26)
+"""That of Llama 3's template where it cannot ask for the time."""
 _SYSTEM, _ASSISTANT, _USER, _PLACE = "\ue000system\ue001", "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
@@ -54,7 +57,8 @@ class Chat:
         tokenizer: A fast tokenizer with a chat template.
         enable_thinking: Handed to the template; templates that do not know it ignore it.
         rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
-        template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere.
+        template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere. Where it asks
+            for the time, it is always one day: a run that goes on tomorrow has the prompts of today.
         system_prompt: Put before every system message.
     """
 
@@ -73,7 +77,7 @@ class Chat:
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self.template_kwargs = dict(template_kwargs or {})
+        self.template_kwargs = {"strftime_now": _DAY.strftime} | dict(template_kwargs or {})
         if taken := sorted(_RENDERING & self.template_kwargs.keys()):
             expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
             remedy = "Leave it out; data.enable_thinking is a key of its own."

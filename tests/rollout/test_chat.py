@@ -50,6 +50,11 @@ def test_variables_of_the_run_reach_the_template_and_those_set_elsewhere_are_ref
             Chat(tokenizer, template_kwargs={name: True})
 
 
+def test_a_template_that_asks_for_the_time_is_always_told_the_same_day():
+    tokenizer = bpe_tokenizer("<|im_start|>system\n{{ strftime_now('%d %b %Y') }}<|im_end|>\n" + CHATML)
+    assert "26 Jul 2024" in Chat(tokenizer).rendered(OPENING)
+
+
 @given(system=st.text(), user=st.text())
 def test_the_opening_is_what_the_template_makes_of_any_text(chat, system, user):
     messages = (Message(Role.SYSTEM, system), Message(Role.USER, user))
