@@ -57,13 +57,13 @@ _KL = "train/mismatch_kl"
 
 
 class MismatchGuard(Callback):
-    """Looks at `train/mismatch_kl` (nats a token) after each update.
+    """Looks at `train/mismatch_kl` (nats a token) after the first update of each sync; later ones log it again.
 
     The self-test of `WeightSync` looks at one fixed prompt; this looks at everything that is trained on.
 
     Args:
         warn_at: A warning, once, from here on. Engines in bfloat16 are usually below 0.01.
-        stop_at: The run ends when so much is reached in `patience` updates in a row.
+        stop_at: The run ends when so much is reached in `patience` syncs in a row.
         patience: How many.
     """
 
@@ -75,14 +75,14 @@ class MismatchGuard(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if (logged := trainer.callback_metrics.get(_KL)) is None:
+        if (logged := trainer.callback_metrics.get(_KL)) is None or pl_module.updates_since_sync != 1:
             return
         divergence = float(logged)
         far = math.isnan(divergence) or divergence >= self.stop_at
         self.num_in_a_row = self.num_in_a_row + 1 if far else 0
         if self.num_in_a_row >= self.patience:
             raise EngineMismatch(
-                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more in {self.patience} updates in a row: "
+                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more after {self.patience} syncs in a row: "
                 "what the engine samples from is not the policy that is trained. Let both compute in one precision "
                 "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or add --model.mismatch TokenMask; "
                 "to go on all the same, raise stop_at of callbacks.MismatchGuard."

@@ -57,9 +57,15 @@ def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run(tmp_path):
         fit(tmp_path, BentEngine(0.3), MismatchGuard(warn_at=0.02, stop_at=0.2))
     assert sum("drift apart" in str(w.message) for w in caught) == 1
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch) as error:
-        fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2))
-    assert "0.2 or more in 3 updates in a row" in str(error.value)
+        fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2))
+    assert "0.2 or more after 2 syncs in a row" in str(error.value)
     assert "--model.mismatch TokenMask" in str(error.value)
+
+
+def test_one_measurement_counts_once_however_many_updates_log_it(tmp_path):
+    with pytest.warns(UserWarning, match="drift apart"):
+        values = fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2)).values
+    assert len(values) == 4, "two rollouts of two updates each"
 
 
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
