@@ -28,6 +28,11 @@ class Evaluation(Callback):
         self.by_checkpoint = by_checkpoint
         self.policy: str | None = None
         """Name of what is played where nothing was trained."""
+        self._files_are_old = False
+        """Whether what the files hold was played with other weights of this run."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._files_are_old = True
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Refuse files that cannot be added to before anything is played. Raises `DataError`."""
@@ -60,5 +65,9 @@ class Evaluation(Callback):
         if trainer.is_global_zero:
             root, latest = Path(trainer.default_root_dir), self.played[-1].checkpoint if self.played else None
             played = [one for one in self.played if latest is None or one.checkpoint in (None, latest)]
-            write_results(root / "evaluation.json", played, by_checkpoint=self.by_checkpoint)
-            write_packs(root / "evaluation_packs.parquet", played)
+            results, packs = root / "evaluation.json", root / "evaluation_packs.parquet"
+            for file in (results, packs) if self._files_are_old else ():
+                file.unlink(missing_ok=True)
+            self._files_are_old = False
+            write_results(results, played, by_checkpoint=self.by_checkpoint)
+            write_packs(packs, played)

@@ -61,3 +61,19 @@ def test_a_pass_works_out_what_it_changed_and_leaves_what_all_passes_together_gi
         for folder in (tmp_path, tmp_path / "whole")
     ]
     assert tables[0] == tables[1]
+
+
+@each(("trains", "left"), [(True, ["b"]), (False, ["a", "b"])])
+def test_a_run_that_trained_on_leaves_no_suite_that_earlier_weights_played(
+    tmp_path: Path, trains: bool, left: list[str]
+) -> None:
+    trainer: Any = SimpleNamespace(is_global_zero=True, default_root_dir=str(tmp_path), ckpt_path=None)
+    for name in ("a", "b"):
+        callback = Evaluation()
+        if trains:
+            callback.on_train_start(trainer, L.LightningModule())
+        for one in play(Suite(name=name), OF_TRAINED):
+            callback.on_test_batch_end(trainer, L.LightningModule(), None, one, 0)
+        callback.on_test_end(trainer, L.LightningModule())
+    assert list(results.read_results(tmp_path / "evaluation.json")["suites"]) == left
+    assert sorted(set(pq.read_table(tmp_path / "evaluation_packs.parquet")["suite"].to_pylist())) == left
