@@ -77,7 +77,7 @@ class Chat:
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self.template_kwargs = {"strftime_now": _DAY.strftime} | dict(template_kwargs or {})
+        self.template_kwargs: dict[str, Any] = {"strftime_now": _DAY.strftime, **(template_kwargs or {})}
         if taken := sorted(_RENDERING & self.template_kwargs.keys()):
             expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
             remedy = "Leave it out; data.enable_thinking is a key of its own."
