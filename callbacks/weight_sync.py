@@ -67,9 +67,13 @@ class WeightSync(Callback):
         """
         since = pl_module.updates_since_sync
         new = not self.policy_version or (bool(since) and self._synced_at != trainer.global_step)
-        if new or self._restored or runner_of(trainer).engine.policy_version != self.policy_version:
+        if new or self._is_stale(trainer):
             self._sync(trainer, pl_module, new=new)
             pl_module.updates_since_sync = since
+
+    def _is_stale(self, trainer: L.Trainer) -> bool:
+        """Whether the engine may have other weights than those of `policy_version`."""
+        return self._restored or runner_of(trainer).engine.policy_version != self.policy_version
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._sync(trainer, pl_module)
@@ -79,8 +83,7 @@ class WeightSync(Callback):
 
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
-        stale = self._restored or runner_of(trainer).engine.policy_version != self.policy_version
-        if stale or not self.policy_version:
+        if self._is_stale(trainer) or not self.policy_version:
             restored, logged = self.policy_version > 0, (self.last_gap, self.last_moved, self.last_sync_s)
             self._sync(trainer, pl_module, new=not restored)
             if restored:

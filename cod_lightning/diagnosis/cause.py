@@ -85,5 +85,6 @@ def cut(one: PlacedEpisode) -> bool:
 
 def unread(one: PlacedEpisode) -> bool:
     """Whether the policy's text did not parse."""
-    episode = one.episode
-    return not episode.success if episode.kind is EpisodeKind.UPDATE else episode.status is EpisodeStatus.MALFORMED
+    if one.episode.kind is EpisodeKind.UPDATE:
+        return not one.episode.success
+    return one.episode.status is EpisodeStatus.MALFORMED

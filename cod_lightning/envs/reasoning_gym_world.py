@@ -159,8 +159,10 @@ def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
 @lru_cache(maxsize=16)
 def _questions(datasets: str) -> list[dict[str, Any]]:
     """Those of all levels, in order, from a process without random hashes: some datasets draw from sets, in their order."""
-    told = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", _GENERATE, datasets], env=told, stdout=subprocess.PIPE, check=False)
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _GENERATE, datasets], env=environment, stdout=subprocess.PIPE, check=False
+    )
     if done.returncode:
         expected = f"a dataset that can generate its questions (its process ended with exit code {done.returncode})"
         raise ConfigError("data.env.dataset", json.loads(datasets)[0][0], expected, "It said above why it could not.")

@@ -26,5 +26,8 @@ class EntryUse(SiblingReward):
         self.bonus, self.weight = bonus, weight
 
     async def __call__(self, episodes: Sequence[Episode], task: Task) -> list[float]:
-        used = (EntryEventKind.SHOWN in {event.kind for event in one.entries or ()} for one in episodes)
-        return [self.bonus if one.success and use else 0.0 for one, use in zip(episodes, used, strict=True)]
+        return [self.bonus if episode.success and _used(episode) else 0.0 for episode in episodes]
+
+
+def _used(episode: Episode) -> bool:
+    return any(event.kind is EntryEventKind.SHOWN for event in episode.entries or ())

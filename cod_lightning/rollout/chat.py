@@ -84,7 +84,7 @@ class Chat:
             raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
         self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
-        if self.backend is not None:  # a tokenizer.json keeps the lengths to which somebody cut and padded rows
+        if self.backend is not None:  # a tokenizer.json keeps lengths to which rows were cut and padded
             self.backend.no_truncation()
             self.backend.no_padding()
         self._word_ids = word_ids(self.backend)

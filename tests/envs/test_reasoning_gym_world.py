@@ -92,9 +92,9 @@ def test_every_process_draws_the_same_questions_also_of_datasets_that_go_by_the_
     )
     found = set()
     for seed in ("1", "2"):
-        told = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         printed = subprocess.run(
-            [sys.executable, "-c", drawn], env=told, capture_output=True, text=True, check=True
+            [sys.executable, "-c", drawn], env=environment, capture_output=True, text=True, check=True
         ).stdout
         found.add(printed.rstrip().rpartition("\n")[2])
     assert len(found) == 1

@@ -50,7 +50,7 @@ def test_variables_of_the_run_reach_the_template_and_those_set_elsewhere_are_ref
             Chat(tokenizer, template_kwargs={name: True})
 
 
-def test_a_template_that_asks_for_the_time_is_always_told_the_same_day():
+def test_a_template_that_asks_for_the_time_always_gets_the_same_day():
     tokenizer = bpe_tokenizer("<|im_start|>system\n{{ strftime_now('%d %b %Y') }}<|im_end|>\n" + CHATML)
     assert "26 Jul 2024" in Chat(tokenizer).rendered(OPENING)
 
@@ -191,7 +191,7 @@ def test_a_later_text_is_what_the_template_makes_of_it(chat, text):
     assert chat.extended("", "Left.", text) == both[both.index("Left.") :]
 
 
-def test_rows_that_somebody_cut_or_padded_do_not_shape_prompts():
+def test_lengths_that_rows_were_cut_or_padded_to_do_not_shape_prompts():
     tokenizer = family_tokenizer("qwen3")
     whole = Chat(tokenizer).opening(OPENING)
     tokenizer.backend_tokenizer.enable_truncation(20)

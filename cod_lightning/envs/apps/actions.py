@@ -97,6 +97,7 @@ class CodeActions(Actions):
         return self.session.run(text, server.call, (ApiError,))
 
     def spelled(self, calls: Sequence[ToolCall]) -> str:
-        given = [", ".join(f"{name}={value!r}" for name, value in call.arguments.items()) for call in calls]
-        lines = [f"{call.name}({arguments})" for call, arguments in zip(calls, given, strict=True)]
-        return "\n".join(["<answer>", *lines, "</answer>"])
+        def line(call: ToolCall) -> str:
+            return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+        return "\n".join(["<answer>", *map(line, calls), "</answer>"])

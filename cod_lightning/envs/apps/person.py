@@ -141,8 +141,9 @@ class _Author:
                 products.append(self.db.add(row))
         for label in rng.sample(ADDRESSES, 4):
             self.db.add(s.Address(label=label, street=f"{rng.choice(LAST)} Street {rng.randint(1, 90)}"))
-        statuses = ("delivered", "placed", "delivered", "shipped", "placed")
-        for product, status in zip(rng.sample(products, 5), statuses, strict=True):
+        for product, status in zip(
+            rng.sample(products, 5), ("delivered", "placed", "delivered", "shipped", "placed"), strict=True
+        ):
             self.db.add(
                 s.Order(
                     product_id=product.id, quantity=rng.randint(1, 2), card=self.facts.card, address=self.facts.address,
@@ -156,11 +157,13 @@ class _Author:
             self.db.add(s.Card(name=name, balance=rng.randint(900, 2_000)))
         for contact in rng.choices(contacts[:3], k=6):
             amount, on = rng.randint(5, 90), f"2026-02-{rng.randint(10, 27)}"
-            row = s.Transfer(to=contact.email, amount=amount, card=self.facts.card, note=rng.choice(ERRANDS), on=on)
-            self.db.add(row)
+            self.db.add(
+                s.Transfer(to=contact.email, amount=amount, card=self.facts.card, note=rng.choice(ERRANDS), on=on)
+            )
         for contact, note in zip(rng.sample(contacts, 4), rng.sample(ERRANDS, 4), strict=True):
-            row = s.PaymentRequest(sender=contact.email, to=self.person.email, amount=rng.randint(5, 90), note=note)
-            self.db.add(row)
+            self.db.add(
+                s.PaymentRequest(sender=contact.email, to=self.person.email, amount=rng.randint(5, 90), note=note)
+            )
 
     def mails(self) -> None:
         rng, facts = self.rng, self.facts
@@ -171,8 +174,16 @@ class _Author:
             sender = rng.choice(senders[:4])
             text = f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number."
             at = f"2026-02-{10 + n} {rng.randint(8, 17):02}:{rng.randint(0, 59):02}"
-            to, unread = self.person.email, rng.random() < 0.4
-            self.db.add(s.Mail(folder="inbox", sender=sender, to=to, subject=topic, body=text, at=at, unread=unread))
+            row = s.Mail(
+                folder="inbox",
+                sender=sender,
+                to=self.person.email,
+                subject=topic,
+                body=text,
+                at=at,
+                unread=rng.random() < 0.4,
+            )
+            self.db.add(row)
         closing = f"{facts.sign or CLOSINGS[0]}, {self.person.first}"
         for topic, to in zip(topics[14:16], (boss.email if boss else senders[0], senders[1]), strict=True):
             hello = "Hello boss" if boss and to == boss.email else "Hello"
@@ -191,8 +202,9 @@ class _Author:
     def texts(self) -> None:
         rng = self.rng
         for title in rng.sample(ERRANDS, 5):
-            row = s.ShortNote(title=title, text=f"Think of {rng.choice(LAST)}.", tag=rng.choice(("idea", "list")))
-            self.db.add(row)
+            self.db.add(
+                s.ShortNote(title=title, text=f"Think of {rng.choice(LAST)}.", tag=rng.choice(("idea", "list")))
+            )
         for topic in rng.sample(TOPICS, 8):
             name = f"{topic.lower()}.txt"
             self.db.add(s.TextFile(folder=rng.choice(FOLDERS), name=name, text=f"{topic} {rng.randint(100, 999)}"))
@@ -202,12 +214,17 @@ class _Author:
         phones = [contact.phone for contact in self.db.all(s.Contact)]
         for n, errand in enumerate(rng.sample(ERRANDS, 6)):
             text, at = f"{errand}?", f"2026-02-2{n} 18:00"
-            row = s.TextMessage(phone=rng.choice(phones), incoming=True, text=text, at=at, unread=rng.random() < 0.5)
-            self.db.add(row)
+            self.db.add(
+                s.TextMessage(phone=rng.choice(phones), incoming=True, text=text, at=at, unread=rng.random() < 0.5)
+            )
 
     def songs(self) -> None:
         rng = self.rng
-        pairs = [f"{a} {b}" for a in ("Blue", "Last", "Slow", "High") for b in ("Rain", "Road", "Light", "Tide")]
+        pairs = [
+            f"{first} {second}"
+            for first in ("Blue", "Last", "Slow", "High")
+            for second in ("Rain", "Road", "Light", "Tide")
+        ]
         songs = [
             self.db.add(
                 s.Song(title=title, artist=rng.choice(ARTISTS), genre=rng.choice(GENRES), year=rng.randint(1990, 2025))
@@ -225,6 +242,8 @@ class _Author:
                 for price in rng.sample(range(30, 200), 2):
                     departs = f"{rng.choice(DAYS[:4])} {rng.randint(6, 20):02}:30"
                     seats = rng.randint(3, 9)
-                    row = s.Offer(kind=kind, origin="Home", destination=city, departs=departs, price=price, seats=seats)
-                    last = self.db.add(row).id
+                    offer = s.Offer(
+                        kind=kind, origin="Home", destination=city, departs=departs, price=price, seats=seats
+                    )
+                    last = self.db.add(offer).id
             self.db.add(s.Booking(offer_id=last, travellers=1, card=self.facts.card))

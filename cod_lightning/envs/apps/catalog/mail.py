@@ -24,8 +24,11 @@ def list_(
     desk: AppDesk, folder: Folder = "inbox", unread: bool | None = None, starred: bool | None = None
 ) -> Iterable[Mail]:
     """Mails of a folder, newest first."""
-    rows = (m for m in desk.db.all(Mail) if m.folder == folder)
-    mails = (m for m in rows if starred in (None, m.starred) and unread in (None, m.unread))
+    mails = (
+        m
+        for m in desk.db.all(Mail)
+        if m.folder == folder and starred in (None, m.starred) and unread in (None, m.unread)
+    )
     return sorted(mails, key=lambda m: (m.at, m.id), reverse=True)
 
 

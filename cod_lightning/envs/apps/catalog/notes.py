@@ -19,8 +19,9 @@ notes.sets("unpin", ShortNote, "Takes that back.", pinned=False)
 @notes.lists
 def search(desk: AppDesk, query: str = "", tag: str = "") -> Iterable[ShortNote]:
     """Notes with this tag whose title or text contains the query; pinned ones first."""
-    rows = (n for n in desk.db.all(ShortNote) if tag in ("", n.tag))
-    found = (n for n in rows if query.lower() in f"{n.title}\n{n.text}".lower())
+    found = (
+        n for n in desk.db.all(ShortNote) if query.lower() in f"{n.title}\n{n.text}".lower() and tag in ("", n.tag)
+    )
     return sorted(found, key=lambda n: not n.pinned)
 
 

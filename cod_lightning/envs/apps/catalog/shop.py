@@ -19,8 +19,12 @@ shop.deletes("remove_address", Address)
 @shop.lists
 def products(desk: AppDesk, query: str = "", category: str = "", most: int | None = None) -> Iterable[Product]:
     """Goods whose name contains the query, of a category, that cost at most so much."""
-    rows = (p for p in desk.db.all(Product) if most is None or p.price <= most)
-    return (p for p in rows if query.lower() in p.name.lower() and category in ("", p.category))
+    rows = desk.db.all(Product)
+    return (
+        p
+        for p in rows
+        if query.lower() in p.name.lower() and category in ("", p.category) and (most is None or p.price <= most)
+    )
 
 
 @shop.reads
