@@ -100,9 +100,7 @@ def test_a_run_that_was_cut_in_its_evaluation_is_not_finished(tmp_path: Path) ->
     assert list(signals.finished(tmp_path, "an arm")) == [("2", folder)]
 
 
-def test_of_recorded_lifecycles_what_failed_is_missing_and_what_a_stopped_run_played_twice_counts_once(
-    tmp_path: Path,
-) -> None:
+def test_of_recorded_lifecycles_what_a_stopped_run_played_twice_counts_once(tmp_path: Path) -> None:
     def played(siblings: list[list[bool | None]], note: str) -> Group:
         made = group("p", siblings, context=note)
         spec = {"labels": {"names": ["A", "B"]}, "goal": "red"}
@@ -122,9 +120,22 @@ def test_of_recorded_lifecycles_what_failed_is_missing_and_what_a_stopped_run_pl
     assert (counts.seen, counts.noted) == (6, 6)
     assert [list(one) for one in counts.products] == [[0.0, 0.0]] * 2, "all siblings noted alike"
     assert len(counts.products) == 2
-    assert pretrained.by_pack(file)["p"] == [1.0, 1.0, 1.0]
-    transcript.write(file, [played([[False, None, None]] * 2, "")], append=False)
-    assert str(pretrained.by_pack(file)["p"]) == "[0.0, nan, nan]"
+
+
+def test_a_scripted_player_reads_what_its_context_names_and_pulls_no_lever_again_that_gives_another_colour(
+    tmp_path: Path,
+) -> None:
+    world, file = Levers(max_turns=1), tmp_path / "train.jsonl"
+    for index in range(8):
+        pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=4)
+        lives = play_reference(world, [pack], ConditionKind.SCRIPTED, HintContext())
+        transcript.write(file, [Group(pack=pack, lifecycles=tuple(lives))])
+    (counts,) = note_worth.counted(file).values()
+    assert counts.read == counts.named > 0
+    assert counts.others > 0 == counts.again
+    assert counts.guessed >= counts.others / 4
+    assert note_worth.pulls("B", "A or <answer>Lever B</answer>")
+    assert not note_worth.pulls("A", "A or <answer>Lever B</answer>")
 
 
 def test_an_update_that_was_not_played_notes_nothing_and_leaves_nothing_out(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
     PYTHONPATH=. python examples/studies/note_worth.py RUN/lifecycles/train.jsonl
 
 Of levers in sentences. *Noted*: facts seen so far that the context has right. *Read*: first pulls at the lever that gives the
-wanted colour by the context, of the tasks where it names one (a guess: one of the levers). *Worth*: by how much the mean reward of
-later tasks rises with a right note more, by least squares within siblings, with a 95 % interval over packs and positions
-(bootstrap).
+wanted colour by the context, of the tasks where it names one (a guess: one of the levers). *Again*: first pulls at a lever that
+gives another colour by the context, of the tasks where it names only such (in brackets the share of a guess). *Worth*: by how much
+the mean reward of later tasks rises with a right note more, by least squares within siblings, with a 95 % interval over packs and
+positions (bootstrap).
 """
 
 import argparse
@@ -26,7 +27,9 @@ class Counts:
     """Of one policy version."""
 
     def __init__(self) -> None:
-        self.seen = self.noted = self.named = self.read = 0
+        self.seen = self.noted = self.named = self.read = self.others = self.again = 0
+        self.guessed = 0.0
+        """First pulls at such a lever that guesses among all would make."""
         self.products: list[tuple[float, float]] = []
         """Of each group of siblings at a position: sums of (notes x reward) and (notes x notes), both about their means."""
 
@@ -35,6 +38,11 @@ def colour_of(lever: str, text: str) -> str | None:
     """What the text says that the lever gives."""
     found = re.search(rf"\b{re.escape(lever)} gives (\w+)", text)
     return found and found[1]
+
+
+def pulls(lever: str, response: str) -> bool:
+    """Whether the response answers with this lever, be the answer well-formed or not."""
+    return bool(re.search(rf"\b{re.escape(lever)}\b", response.rpartition("<answer>")[2]))
 
 
 def look(pack: Pack, lives: list[Lifecycle], by_version: dict[int, Counts]) -> None:
@@ -53,7 +61,10 @@ def look(pack: Pack, lives: list[Lifecycle], by_version: dict[int, Counts]) -> N
                 goal = specs[episode.position]["goal"]
                 if named := [lever for lever in levers if colour_of(lever, episode.context_before) == goal]:
                     counts.named += 1
-                    counts.read += bool(re.search(rf"\b{re.escape(named[0])}\b", episode.turns[0].response))
+                    counts.read += pulls(named[0], episode.turns[0].response)
+                elif others := [lever for lever in levers if colour_of(lever, episode.context_before)]:
+                    counts.others, counts.guessed = counts.others + 1, counts.guessed + len(others) / len(levers)
+                    counts.again += any(pulls(lever, episode.turns[0].response) for lever in others)
                 said = " ".join([episode.feedback, *(turn.observation for turn in episode.turns)])
                 facts |= {lever: colour for lever in levers if (colour := colour_of(lever, said))}
             elif episode.kind is EpisodeKind.UPDATE:
@@ -92,10 +103,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file")
     by_version = counted(Path(parser.parse_args().file))
-    print("version   noted of seen   read of named   worth of a right note")
+    print("version   noted of seen   read of named   again             worth of a right note")
     for version, one in by_version.items():
         noted, read = one.noted / max(1, one.seen), one.read / max(1, one.named)
-        print(f"{version:7}   {noted:.2f} of {one.seen:<7}  {read:.2f} of {one.named:<7}  {worth(one.products)}")
+        again, guessed = one.again / max(1, one.others), one.guessed / max(1, one.others)
+        print(
+            f"{version:7}   {noted:.2f} of {one.seen:<7}  {read:.2f} of {one.named:<7}  "
+            f"{again:.2f} ({guessed:.2f}) of {one.others:<3}  {worth(one.products)}"
+        )
     print(f"all: {worth([pair for one in by_version.values() for pair in one.products])}")
 
 
