@@ -62,7 +62,7 @@ def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
     found = of_the_gpu()
     tables = []
-    for suite, shown in ((SEEN, POLICIES), (UNSEEN, ("trained", "blanked_context"))):
+    for suite in (SEEN, UNSEEN):
         rows = [
             [
                 run,
@@ -72,7 +72,7 @@ def page(own: dict[str, Any]) -> str:
             ]
             for run, policies in curves(found, suite).items()
             for name, of in policies.items()
-            if name in shown
+            if name != "shuffled_context"  # in the figure
         ]
         if suite == SEEN:
             greedy = [[run, "warm start, T=0", *(f"{one:.2f}" for one in of), "0.00"] for run, of in GREEDY.items()]
@@ -95,18 +95,19 @@ def page(own: dict[str, Any]) -> str:
 
 
 def of_cpus(runs: dict[str, Any]) -> str:
-    """Success by position in packs never seen, of the runs that were evaluated."""
+    """Success by position in packs never seen, of the runs that were evaluated; of words never seen below."""
     rows = [
         [
             run,
-            ALL[policy],
+            ALL[policy] + more,
             *(f"{one:.2f}" for one in success),
-            interval(of[SEEN]["less"][policy]) if policy in of[SEEN]["less"] else "",
-            f"{of[SEEN]['noted'][policy]:.2f}" if policy in of[SEEN]["noted"] else "",
+            interval(of[suite]["less"][policy]) if policy in of[suite]["less"] else "",
+            f"{of[suite]['notes'][policy]['noted']:.2f}" if policy in of[suite]["notes"] else "",
         ]
         for run, of in runs.items()
-        if SEEN in of
-        for policy, success in of[SEEN]["success"].items()
+        for suite, more in ((SEEN, ""), (UNSEEN, ", new words"))
+        if suite in of
+        for policy, success in of[suite]["success"].items()
     ]
     return table(["seed", "policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
 
@@ -115,12 +116,14 @@ def what_training_adds(runs: dict[str, Any]) -> str:
     """Of the same runs the transfer of both policies, and how the trained one uses its context."""
     rows = []
     for run, of in runs.items():
-        if SEEN in of:
-            adds, (read, again, guessed) = of[SEEN]["training_adds"], of[SEEN]["pulls"]["trained"]
-            shown = (figure(adds[name]) for name in ("trained", "warm_start", "difference"))
-            rows.append([run, *shown, f"{read:.2f}", f"{again:.2f} ({guessed:.2f})"])
+        for suite, more in ((SEEN, ""), (UNSEEN, ", new words")):
+            if suite in of:
+                adds, notes = of[suite]["training_adds"], of[suite]["notes"]["trained"]
+                shown = (figure(adds[name]) for name in ("trained", "warm_start", "difference"))
+                uses = "{read:.2f}".format(**notes), "{again:.2f} ({guessed:.2f})".format(**notes)
+                rows.append([run + more, *shown, *uses])
     head = ["seed", "transfer of the trained policy", "of the warm start at its best", "difference"]
-    return table([*head, "named levers pulled", "levers of other colours pulled again (a guess)"], rows)
+    return table([*head, "named levers pulled", "other colours' pulled again (a guess)"], rows)
 
 
 def figure(of: dict[str, Any]) -> str:
@@ -138,28 +141,27 @@ def figures(run: Path) -> dict[str, Any]:
     evaluation, found = run / "evaluation.json", of_rollouts(run)
     if not evaluation.exists():
         return found
-    suite, noted, others = json.loads(evaluation.read_text())["suites"][SEEN], {}, {}
-    shown = {"trained": suite["positions"], **suite["controls"]}
+    suites = json.loads(evaluation.read_text())["suites"]
+    return found | {name: of_suite(run / "lifecycles", name, suite) for name, suite in suites.items()}
+
+
+def of_suite(lifecycles: Path, name: str, suite: dict[str, Any]) -> dict[str, Any]:
+    """Success by position, by how much trained is above every other policy, and what `note_worth` counts, as shares."""
+    shown, notes = {"trained": suite["positions"], **suite["controls"]}, {}
     for policy in shown.keys() & {"trained", "warm_start_t0.0", "warm_start_t0.3", "warm_start"}:
-        (counts,) = counted(run / "lifecycles" / f"test_{SEEN}_{policy}.jsonl").values()
-        noted[policy] = counts.noted / counts.seen
-        others[policy] = [
-            counts.read / max(1, counts.named),
-            counts.again / max(1, counts.others),
-            counts.guessed / max(1, counts.others),
-        ]
-    return found | {
-        SEEN: {
-            "packs": suite["packs"],
-            "success": {policy: [one["success"] for one in shown[policy]] for policy in ALL if policy in shown},
-            "less": {
-                policy: [apart["success"]["mean"], *apart["success"]["ci95"]]
-                for policy, apart in suite["figures"]["differences"].items()
-            },
-            "noted": noted,
-            "pulls": others,
-            "training_adds": suite["figures"].get("training_adds"),
-        }
+        (one,) = counted(lifecycles / f"test_{name}_{policy}.jsonl").values()
+        others = max(1, one.others)
+        notes[policy] = {"noted": one.noted / one.seen, "read": one.read / max(1, one.named)}
+        notes[policy] |= {"again": one.again / others, "guessed": one.guessed / others}
+    return {
+        "packs": suite["packs"],
+        "success": {policy: [one["success"] for one in shown[policy]] for policy in ALL if policy in shown},
+        "less": {
+            policy: [apart["success"]["mean"], *apart["success"]["ci95"]]
+            for policy, apart in suite["figures"]["differences"].items()
+        },
+        "notes": notes,
+        "training_adds": suite["figures"].get("training_adds"),
     }
 
 
@@ -214,7 +216,7 @@ make pretrained      # installs the checkpoint, then: python -m cod_lightning fi
 ```
 
 One pull a task: a guess wins .25. 48 updates, 64 lifecycles a rollout of four, bfloat16 over float32 weights (seed 2; seed 1 chose
-these sizes). Warm start 20 minutes, training 50, evaluation 26 (`unseen_words` not played); 12.4 GB.
+these sizes). Warm start 20 minutes, training 50, evaluation 44; 12.4 GB.
 
 {cpu}
 
@@ -222,7 +224,7 @@ these sizes). Warm start 20 minutes, training 50, evaluation 26 (`unseen_words` 
 
 {adds}
 
-- **Training adds transfer.** The warm start has none.
+- **Training adds transfer.** The warm start has none. *New words*: nouns, names and colours never drawn in training.
 - **Notes are read, but it does not explore.** A lever that the context names for the colour is pulled. Where it names other colours
   alone, it pulls their levers again, more than guesses would; scripted play never does.
 
@@ -250,7 +252,7 @@ play solves .46 .93 .99 1.00.
 
 {seen}
 
-Nouns, names and colours that training never draws (`unseen_words`):
+The new words (`unseen_words`):
 
 {unseen_words}
 

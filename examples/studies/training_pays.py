@@ -77,8 +77,8 @@ brackets are 95 % intervals over seeds (Student's t), paired by seed.
 """
 READING = """
 **Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all}.** In the other
-{none_all} no difference is shown: {others}. By Holm's correction for all of them these are left: {holm}. Training ends above the
-warm start at T=1 in {above_hot}: a lower temperature gives much of that, too.
+{none_all} no difference is shown. By Holm's correction for all of them these are left: {holm}. Training ends above the warm start
+at T=1 in {above_hot}: a lower temperature gives much of that, too.
 
 **Training gives more where a lower temperature gives little.** Where the best temperature adds less than {sharper} to T=1, training
 ends above in {above_flat} of {flat} and below in {below_flat}; elsewhere above in {above_steep} of {steep} and below in
@@ -178,7 +178,7 @@ def settings() -> dict[str, Setting]:
 
 def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
     """The page; `runs` are those of the warm starts cut short, by name and seed."""
-    cells, others, verdicts, p_values = [], list[str](), list[str](), dict[str, float]()
+    cells, verdicts, p_values = [], list[str](), dict[str, float]()
     named = sorted(found.items(), key=lambda item: -mean(item[1].gained))
     ordered = [one for _, one in named]
     for label, one in named:
@@ -187,7 +187,6 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
         verdicts.append("above" if estimate.low > 0 else "below" if estimate.high < 0 else "no difference shown")
         temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
         if verdicts[-1] == "no difference shown":
-            others.append(label)
             continue
         best = f"{mean(one.best):.3f} (T={temperature})"
         cells.append(
@@ -200,7 +199,6 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
     head = ["setting", "warm start, T=1", "at its best T", "trained, T=1", "trained - best"]
     counts = {
         "all": len(found),
-        "others": "; ".join(others),
         "above_hot": sum(seed_estimate(np.subtract(one.trained, one.hot)).low > 0 for one in ordered),
         "sharper": SHARPER,
         "holm": "; ".join(holm(p_values)) or "none",
