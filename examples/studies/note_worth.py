@@ -33,6 +33,13 @@ class Counts:
         self.products: list[tuple[float, float]] = []
         """Of each group of siblings at a position: sums of (notes x reward) and (notes x notes), both about their means."""
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Facts noted of those seen, first pulls at named levers, and at others (beside it what guesses would make of these)."""
+        named, others = max(1, self.named), max(1, self.others)
+        shares = {"noted": self.noted / max(1, self.seen), "read": self.read / named}
+        return shares | {"again": self.again / others, "guessed": self.guessed / others}
+
 
 def colour_of(lever: str, text: str) -> str | None:
     """What the text says that the lever gives."""
@@ -105,12 +112,8 @@ def main() -> None:
     by_version = counted(Path(parser.parse_args().file))
     print("version   noted of seen   read of named   again             worth of a right note")
     for version, one in by_version.items():
-        noted, read = one.noted / max(1, one.seen), one.read / max(1, one.named)
-        again, guessed = one.again / max(1, one.others), one.guessed / max(1, one.others)
-        print(
-            f"{version:7}   {noted:.2f} of {one.seen:<7}  {read:.2f} of {one.named:<7}  "
-            f"{again:.2f} ({guessed:.2f}) of {one.others:<3}  {worth(one.products)}"
-        )
+        shown = "{noted:.2f} of {0.seen:<7}  {read:.2f} of {0.named:<7}  {again:.2f} ({guessed:.2f}) of {0.others:<3}"
+        print(f"{version:7}   {shown.format(one, **one.shares)}  {worth(one.products)}")
     print(f"all: {worth([pair for one in by_version.values() for pair in one.products])}")
 
 

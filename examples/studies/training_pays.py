@@ -185,13 +185,12 @@ def page(found: dict[str, Setting], runs: dict[str, Any]) -> str:
         estimate = seed_estimate(np.array(one.gained))
         p_values[label] = estimate.p_value
         verdicts.append("above" if estimate.low > 0 else "below" if estimate.high < 0 else "no difference shown")
-        temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
-        if verdicts[-1] == "no difference shown":
-            continue
-        best = f"{mean(one.best):.3f} (T={temperature})"
-        cells.append(
-            [label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", interval(one.gained, signed=True)]
-        )
+        if verdicts[-1] != "no difference shown":
+            temperature = one.best_name.removeprefix("warm_start_t").replace("warm_start", "1")
+            best = f"{mean(one.best):.3f} (T={temperature})"
+            cells.append(
+                [label, f"{mean(one.hot):.3f}", best, f"{mean(one.trained):.3f}", interval(one.gained, signed=True)]
+            )
     flat, steep = (
         [verdict for one, verdict in zip(ordered, verdicts, strict=True) if (one.sharper < SHARPER) == is_flat]
         for is_flat in (True, False)
