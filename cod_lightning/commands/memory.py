@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Column, Table
-from transformers import AutoModelForCausalLM
 
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
@@ -16,7 +15,6 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.memory_plan import ALWAYS, GIB, MemoryPlan, base_bytes, plan_memory
-from cod_lightning.models.pretrained import read_config
 from cod_lightning.models.sizes import ModelSizes, RunSizes, sizes_of
 from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.logprobs import scores_bytes
@@ -37,8 +35,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     """
     policy: Any = module.policy
     available, device, on_gpu = _device(trainer, gpu_gb)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(read_config(policy.path, "model.policy.path"))
+    model = policy.skeleton()
     adapter = isinstance(policy, LoRAPolicy)
     sizes = sizes_of(model, policy.rank, policy.targets) if adapter else sizes_of(model)
     engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)

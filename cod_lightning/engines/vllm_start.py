@@ -66,8 +66,8 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
         on_cpu = current_platform.is_cpu()
-        _check(model, window, on_cpu=on_cpu)
         if on_cpu:
+            _check_on_cpu(model)
             _tolerate_foreign_modules()
         (write_four_bit if four_bit else write_config)(model, Path(folder))
         try:
@@ -206,16 +206,10 @@ def check_experts(served: Served) -> None:
             )
 
 
-def _check(model: PreTrainedModel, window: int, *, on_cpu: bool) -> None:
-    config = model.config.get_text_config()
-    longest = getattr(config, "max_position_embeddings", window)
-    if window > longest:
-        expected = f"at most {longest}, the positions that the model was made for"
-        raise ConfigError("model.policy.window", window, expected, f"Set it to {longest}.")
-    if not on_cpu:
-        return
+def _check_on_cpu(model: PreTrainedModel) -> None:
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]
 
+    config = model.config.get_text_config()
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()
     if size not in sizes:

@@ -253,11 +253,6 @@ def test_a_head_size_that_vllm_lacks_on_a_cpu_is_refused_by_key(tokenizer):
         VLLMEngine().bind(model, stop_ids=[2])
 
 
-def test_a_window_beyond_the_model_s_positions_is_refused_by_key(model):
-    with pytest.raises(ConfigError, match=r"model\.policy\.window is 257; expected at most 256"):
-        VLLMEngine().bind(model, stop_ids=[2], window=257)
-
-
 def test_sleep_and_staged_wake_up_leave_samples_exact(engine, model):
     before = ask(engine, *map(request, prompts(8)))
     engine.sleep()

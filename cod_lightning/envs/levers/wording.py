@@ -95,10 +95,11 @@ class NaturalLevers(Unchanging, WorldWording):
         """System text."""
         noun = self.labels.noun.lower()
         nouns = f"{noun}{'es' if noun.endswith('ch') else 's'}"
+        pulls = "1 pull" if max_turns == 1 else f"{max_turns} pulls"
         return (
             f"There are four {nouns}, {self.labels.span}. Each gives one of the colours {', '.join(self.palette)}, no two the "
             "same; which gives which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
-            f"You are told a colour and have {max_turns} pulls to get it: a reward if it comes, 0 if not.\n\n"
+            f"You are told a colour and have {pulls} to get it: a reward if it comes, 0 if not.\n\n"
             f"Answer with brief reasoning, then exactly one action in this form:\n<answer>{self.labels.noun} X</answer>"
         )
 
