@@ -77,6 +77,16 @@ def check_media(engine: Engine, env: TextEnv, key: str = "data.engine") -> None:
         )
 
 
+def check_window(policy: Policy) -> None:
+    """No dialogue goes on beyond the positions that the policy was made for."""
+    if (config := policy.config) is None:
+        return
+    longest = getattr(config.get_text_config(), "max_position_embeddings", policy.window)
+    if policy.window > longest:
+        expected = f"at most {longest}, the positions that the policy was made for"
+        raise ConfigError("model.policy.window", policy.window, expected, f"Set it to {longest}.")
+
+
 def asked_of(policy: Policy) -> Served:
     """What an engine is to serve of the policy."""
     dtype = str(policy.dtype).removeprefix("torch.")

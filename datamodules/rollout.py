@@ -22,6 +22,7 @@ from cod_lightning.datamodules.checks import (
     check_staleness,
     check_stops,
     check_trainable,
+    check_window,
     first_pack,
 )
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
@@ -216,6 +217,7 @@ class RolloutDataModule(ItemDataModule):
         """
         if self._chat is None:
             check_pair(self.engine, policy)
+            check_window(policy)
             check_media(self.engine, self.env)
             if not elsewhere:
                 self.engine.check(asked_of(policy))

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from cod_lightning.adapters import has_adapter
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
 
 _MOST_TEMPLATE = 2**20
@@ -62,16 +62,11 @@ class PretrainedPolicy(Policy):
 
     @property
     def config(self) -> PreTrainedConfig | None:
-        """That of the checkpoint, if one is named. Raises `ConfigError` for a window beyond its positions."""
+        """That of the checkpoint, if one is named."""
         if not self.path:
             return None
         config = read_config(self.path, "model.policy.path")
-        text = config.get_text_config()
-        longest = getattr(text, "max_position_embeddings", None) or self.window
-        if self.window > longest:
-            expected = f"at most {longest}, the positions that {self.path} was made for"
-            raise ConfigError("model.policy.window", self.window, expected, f"Set it to {longest}.")
-        rope = getattr(text, "rope_parameters", None) or {}
+        rope = getattr(config.get_text_config(), "rope_parameters", None) or {}
         if "long_factor" in rope and self.window > rope["original_max_position_embeddings"]:
             rope["short_factor"] = rope["long_factor"]
         return config

@@ -1,7 +1,16 @@
-"""Which packs a run plays."""
+"""Which packs a run plays, and what it refuses of a policy."""
+
+import pytest
 
 from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.contexts import HintContext
+from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.engines import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import PretrainedPolicy
 from cod_lightning.types import Split
+from tests.random_checkpoint import saved_checkpoint
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
 
@@ -16,3 +25,10 @@ def test_training_packs_go_by_the_run_s_seed_and_those_of_validation_are_the_sam
 
     small_fit(tmp_path, WeightSync(), world=Noting(), seed=5, rollouts_per_epoch=1)
     assert drawn == {(Split.TRAIN, 5), (Split.VALIDATION, 0)}
+
+
+def test_a_window_beyond_the_positions_of_the_checkpoint_is_refused_by_key(tmp_path):
+    data, folder = RolloutDataModule(Levers(), HintContext(), TransformersEngine()), str(saved_checkpoint(tmp_path))
+    with pytest.raises(ConfigError, match=r"model\.policy\.window is 16385; expected at most 16384"):
+        data.check_with(PretrainedPolicy(folder, window=16385))
+    data.check_with(PretrainedPolicy(folder, window=16384))

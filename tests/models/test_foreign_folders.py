@@ -84,10 +84,6 @@ REFUSED = {
     "a negative size": (lambda f: changed(f, hidden_size=-3), "negative dimension"),
     "a size in words": (lambda f: changed(f, hidden_size="many"), "hidden_size"),
     "no heads": (lambda f: changed(f, num_attention_heads=0), "by zero"),
-    "fewer positions than the window": (
-        lambda f: changed(f, max_position_embeddings=8192),
-        "model.policy.window is 12000; expected at most 8192",
-    ),
     "positions in words": (lambda f: changed(f, max_position_embeddings="many"), "max_position_embeddings"),
     "a list": (lambda f: (f / "config.json").write_text("[1]"), "mapping"),
     "deep JSON": (lambda f: (f / "config.json").write_text("[" * 100_000), "recursion"),
