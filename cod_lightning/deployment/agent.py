@@ -102,7 +102,7 @@ class DeployedAgent:
     def _play(self, task: Task, position: int, solved: Episode | None = None) -> list[Episode]:
         """What the program has at this task, each episode in the store as it ends; with `solved`, what comes after that."""
         life = self.life
-        life.name, life.index, life.tasks = f"deploy/{task.id}", 0, {position: task}
+        life.name, life.index, life.position, life.tasks = f"deploy/{task.id}", 0, position, {position: task}
         life.state = self._state() if solved is None else solved.state_after
         if position or solved is not None:
             life.described = life.state
@@ -190,7 +190,7 @@ class _OneTask(Agent):
         if self._is_over(position):
             own = self._solved if position == self._here else None
             return own or _earlier(EpisodeKind.SOLVE, position)
-        self._life.position, began = position, time.time()
+        began = time.time()
         episode = await self._life.solve(task, **how)
         self._add(began, episode)
         return episode
@@ -199,7 +199,7 @@ class _OneTask(Agent):
         if self._is_over(self._position):
             return Written(_earlier(EpisodeKind.WRITE, self._position), None)
         life, known, self._written = self._life, self._written, None
-        life.position, began = self._position, time.time()
+        began = time.time()
         if known is None:
             written = await life.write(task, ask, **how)
             self._add(began, written.episode)

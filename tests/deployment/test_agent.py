@@ -480,19 +480,26 @@ def test_a_program_that_writes_twice_before_a_task_is_named_and_not_its_store(tm
             agent.solve(pack.tasks[0])
 
 
-def test_attempts_are_made_beside_the_task_at_hand_and_beside_none_of_those_before(tmp_path, monkeypatch):
-    fork, forked = Life.fork, []
+def test_attempts_are_made_beside_the_task_at_hand_alone_and_seen_there_also_after_a_restart(tmp_path, monkeypatch):
+    fork, attempts, forked, seen = Life.fork, Life.attempts, [], []
 
     def noted(self, task, *how):
         forked.append(task.id)
         fork(self, task, *how)
 
+    async def looked(self):
+        seen.extend(found := await attempts(self))
+        return found
+
     monkeypatch.setattr(Life, "fork", noted)
-    agent, pack = _agent(tmp_path, program=BestOfN(n=3))
-    first, second = pack.tasks[:2]
-    for task in (first, second):
-        agent.solve(task)
-    assert forked == [first.id, first.id, second.id, second.id]
+    monkeypatch.setattr(Life, "attempts", looked)
+    for position in range(3):
+        agent, pack = _agent(tmp_path, program=BestOfN(n=3))
+        agent.resume(list(pack.tasks[:position]))
+        agent.solve(pack.tasks[position])
+        agent.store.close()
+    assert forked == [task.id for task in pack.tasks[:3] for _ in range(2)]
+    assert [one.position for one in seen] == [0, 0, 1, 1, 2, 2]
 
 
 @dataclass(frozen=True)
