@@ -58,7 +58,7 @@ class NFT(PolicyLoss):
         share = (num_good / (num_good + num_bad).clamp_min(1)).clamp(_LEAST_SHARE, 1 - _LEAST_SHARE)[group][:, None]
         log_r = log_ratio(inputs).clamp_max(_LARGEST)
         negative = (1 - share * log_r.exp()) / (1 - share)
-        bounded = negative.detach().clamp_min(self.least_negative) + negative - negative.detach()
+        bounded = negative.detach().clamp_min(self.least_negative) + (negative - negative.detach())
         gain = torch.where(success, log_r, 0.0) + self.negative_weight * torch.where(failure, bounded, 1.0).log()
         loss = -(token_share(inputs) * (1 - share) * gain).sum()
         is_clipped = negative < self.least_negative * (1 - _ROUNDING)

@@ -1,7 +1,9 @@
 """NFT: what is a success and what a failure; its definition is in `tests/loss_inputs.py`, with those of all losses."""
 
+import math
 from dataclasses import replace
 
+import pytest
 import torch
 
 from cod_lightning.methods.nft import NFT
@@ -33,3 +35,16 @@ def test_a_bound_at_a_ratio_of_1_does_not_count_rounding_as_clipped(seed):
         return NFT()(replace(x, siblings=torch.zeros(8).long())).num_clipped
 
     assert num_clipped(1e-6) == 0 < num_clipped(0.5)
+
+
+def test_a_bounded_failure_has_the_gradient_of_its_bound_however_far_the_policy_has_moved():
+    """In float32 a small bound is nothing beside N = -1e5."""
+    x = inputs(0, episodes=tuple(range(8)), dtype=torch.float32)
+    signs = torch.tensor([-1.0] + [1.0] * 7)[:, None]
+    moved = (x.behaviour_logprobs + 9.9).detach().requires_grad_()
+    x = replace(x, siblings=torch.zeros(8).long(), advantages=signs * x.action_mask, policy_logprobs=moved)
+    value, found = gradient(NFT(least_negative=1e-3), x)
+    assert value.isfinite()
+    share = 7 / 8
+    expected = share * math.exp(9.9) / 1e-3 / x.num_action_tokens
+    assert found[0][x.action_mask[0]].tolist() == pytest.approx([expected] * int(x.action_mask[0].sum()), rel=1e-3)
