@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import RolloutDataModule
@@ -27,7 +28,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.scorers import CheckpointScorer, Played
-from cod_lightning.types import EpisodeKind, Split
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.evaluation.echoes import Echo
 from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
@@ -104,6 +105,10 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
             assert contexts[0].text in text
             assert life.solves[episode.position].feedback in text
         assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
+        lost = structs.replace(episode, turns=(), status=EpisodeStatus.FAILED, reward=None)
+        failed = structs.replace(life, episodes=(*life.episodes[:e], lost, *life.episodes[e + 1 :]))
+        of_attempt = OraclePrompts(Played({5: structs.replace(group, lifecycles=(failed,))}, setting))
+        assert of_attempt(5, 0, e, ids) is None, "an attempt's row, beside an episode that failed before its first turn"
         room = len(found) + len(episode.turns[0].action_ids)
         for window, fits in ((room, True), (room - 1, False)):
             tight = replace(setting, sampler=replace(setting.sampler, window=window))
