@@ -141,8 +141,7 @@ class SkillsContext(WordedContext):
             elif operation.kind == "remove":
                 del skills[operation.name]
             elif operation.kind == "skill":
-                if operation.name not in skills and len(skills) == self.max_skills:
-                    worst = min((one for one in skills.values() if one.uses), key=lambda one: one.worth)
+                if worst := self._worst(skills, operation.name):
                     del skills[worst.name]
                     made_room[worst.name] = f"made room: {worst.record}"
                     news.append(f"{worst.name} {made_room[worst.name]}")
@@ -164,9 +163,16 @@ class SkillsContext(WordedContext):
         for what, text in (("clause", operation.when), ("text of the steps", operation.steps)):
             if reason := fault(text, tokens, self.wording.marks, what):
                 return reason
-        counted = [*(one for other, one in skills.items() if other != name), operation]
+        worst = self._worst(skills, name)
+        if worst is None and name not in skills and len(skills) >= self.max_skills:
+            return f"there are {self.max_skills} skills already, none of them used yet; remove one first"
+        counted = [*(one for one in skills.values() if one.name != name and one is not worst), operation]
         if (total := sum(tokens.count(f"{one.when} {one.steps}") for one in counted)) > self.budget:
             return f"the skills would have {total} tokens of {self.budget}; remove or shorten one first"
-        if name not in skills and len(skills) == self.max_skills and not any(one.uses for one in skills.values()):
-            return f"there are {self.max_skills} skills already, none of them used yet; remove one first"
         return ""
+
+    def _worst(self, skills: dict[str, Skill], name: str) -> Skill | None:
+        """The skill in whose place one of this name comes: of a full library the one of least worth among those that were used."""
+        if name in skills or len(skills) < self.max_skills:
+            return None
+        return min((one for one in skills.values() if one.uses), key=lambda one: one.worth, default=None)

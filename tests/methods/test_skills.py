@@ -118,6 +118,10 @@ def test_a_full_library_makes_room_by_worth_and_only_where_one_was_used():
     assert [skill.name for skill in found.state.skills] == [first, third]
     assert found.reason == f"{second} made room: mean reward 0.40 in 1 tasks"
     assert found.reward == 0.0
+    tokens = sum(LetterTokens().count(f"{skill.when} {skill.steps}") for skill in found.state.skills)
+    tight = answered(SkillsContext(max_skills=2, budget=tokens), said, state=used)
+    assert tight == found, "what makes room has no say in the budget"
+    assert "tokens of" in answered(SkillsContext(max_skills=2, budget=tokens - 1), said, state=used).reason
 
 
 @PROTOCOLS
