@@ -76,7 +76,7 @@ class Revisits(PackSource):
         self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
         """Worth, and what was played, by category and index; those played last come last."""
         self.num_seen = 0
-        """Packs of the run up to the last rollout: the `first` that the next one asks for, those waiting left out."""
+        """Packs of the run up to the newest whose outcome is known; those waiting are beyond, or were overtaken."""
         self.num_revisits = 0
         self.latest: dict[str, float] = {}
         """Mean worth of the latest rollout's new packs, and of those that came back."""
@@ -89,7 +89,7 @@ class Revisits(PackSource):
             raise ConfigError("data.source.back", self.back, expected, remedy)
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        whole = first == self.num_seen + self.num_waiting
+        whole = first <= self.num_seen + self.num_waiting  # else packs of this rollout are replaced
         wanted = min(round(self.share * count), count - 1, len(self.kept)) if whole else 0
         new = [PackChoice(index) for index in range(first + wanted, first + count)]
         if wanted < 1:
@@ -113,7 +113,7 @@ class Revisits(PackSource):
             del self.kept[key]
         self.latest = {f"worth/{kind}": sum(all_) / len(all_) for kind, all_ in of_kind.items() if all_}
         self.num_revisits += len(of_kind["revisited"])
-        self.num_seen = 1 + max([self.num_seen - 1, *(choice.index for choice in outcomes.choices)])
+        self.num_seen = max([self.num_seen, *(choice.visit or choice.index + 1 for choice in outcomes.choices)])
 
     def metrics(self) -> Mapping[str, float]:
         """Packs kept, packs that came back so far, and the mean worth of those and of new ones in the latest rollout."""

@@ -219,6 +219,16 @@ def test_a_replacement_within_a_rollout_is_a_new_pack():
     assert [choice for choice, _ in packs.draw(16, 3)] == [PackChoice(16), PackChoice(17), PackChoice(18)]
 
 
+def test_packs_come_back_also_where_some_of_a_rollout_have_overtaken_others():
+    packs, signal = source(), [[[0.0], [1.0]]]
+    packs.draw(8, 8)
+    packs.observe(outcomes([PackChoice(n) for n in (0, 1, 2, 3, 12, 13, 14, 15)], signal * 8))
+    again = packs.draw(16, 8, num_waiting=8)
+    assert sum(choice.visit > 0 for choice, _ in again) == 4
+    packs.observe(outcomes([choice for choice, _ in again[:4]] + [PackChoice(n) for n in (4, 5, 6, 7)], signal * 8))
+    assert sum(choice.visit > 0 for choice, _ in packs.draw(24, 8, num_waiting=8)) == 4
+
+
 @each("back", ["same", "near", "continued"])
 def test_asking_twice_changes_nothing_and_a_state_in_json_goes_on_as_the_other_would(back):
     one, other = source(back=back, by="failure"), source(back=back, by="failure")
@@ -228,7 +238,7 @@ def test_asking_twice_changes_nothing_and_a_state_in_json_goes_on_as_the_other_w
     assert one.draw(24, 8) == one.draw(24, 8) == other.draw(24, 8)
     assert one.state_dict() == before == other.state_dict()
     assert one.metrics() == other.metrics()
-    assert source(back=back, by="failure").draw(0, 4) == other.draw(0, 4)
+    assert source(back=back, by="failure").draw(32, 4) == other.draw(32, 4)
 
 
 def test_an_environment_that_remembers_earlier_tasks_is_not_continued_in():
