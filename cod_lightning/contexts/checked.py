@@ -100,7 +100,7 @@ class CheckedContext(WrappedContext):
 
     def _newly_forbidden(self, before: str, after: str) -> str:
         """The first thing in the new context that is forbidden, and was not there before; empty for none."""
-        if (letter := hidden_letter(after)) and not hidden_letter(before):
+        if letter := hidden_letter("".join(sorted({*after} - {*before}))):
             return letter
         for read in _READINGS:
             was, now = read(before), read(after)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
-from cod_lightning.contexts.base import Answer, InTask, Intervention, Scripted, beside
+from cod_lightning.contexts.base import Answer, InTask, Intervention, Scripted, TextState, beside
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
@@ -153,6 +153,17 @@ def test_what_tags_spell_is_read_and_a_hidden_letter_is_no_part_of_a_context():
     for inside in INSIDE.values():
         found = rewritten(CheckedContext(inside()), "lever 1 is red", f"lever 2 is green{tags}")
         assert "U+E0069" in found.reason
+    handed_over = TextState("\U0001f3f4\U000e0067\U000e0062\U000e007f is at home")  # a flag, of tags
+    solved, checking = episode(feedback=f"well done{tags}"), CheckedContext(_Unread())
+    assert checking.feedback(handed_over, solved) == handed_over
+    assert checking.feedback(handed_over, episode(feedback="well done")).text.endswith("well done")
+
+
+class _Unread(HintContext):
+    """Keeps what the environment said last."""
+
+    def feedback(self, state, episode):
+        return TextState(f"{state.text} {episode.feedback}")
 
 
 def test_a_text_that_makes_a_rule_endless_costs_the_time_that_a_rule_has_and_its_lifecycle(monkeypatch):
