@@ -26,6 +26,8 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
 _Keep = Callable[[float, Episode], None]
+_OTHER = object()
+"""In place of the specs of tasks that are over or to come."""
 
 
 class DeployedAgent:
@@ -106,7 +108,7 @@ class DeployedAgent:
         life.state = self._state() if solved is None else solved.state_after
         if position or solved is not None:
             life.described = life.state
-        before, after = ([Task(id=str(n), seed=n, spec=None) for n in of] for of in (range(position), [position + 1]))
+        before, after = ([Task(id=str(n), seed=n, spec=_OTHER) for n in of] for of in (range(position), [position + 1]))
         pack = Pack(id="deploy", split=Split.TRAIN, world_seed=0, tasks=(*before, task, *after))
         here = _OneTask(life, position, solved, self._written, partial(self._keep, task))
         self._written = None
@@ -187,7 +189,7 @@ class _OneTask(Agent):
 
     async def solve(self, task: Task, **how: Any) -> Episode:
         position, self._position = self._position, self._position + 1
-        if self._is_over(position):
+        if self._is_over(position, task):
             own = self._solved if position == self._here else None
             return own or _earlier(EpisodeKind.SOLVE, position)
         began = time.time()
@@ -196,7 +198,7 @@ class _OneTask(Agent):
         return episode
 
     async def write(self, task: Task, ask: Ask, **how: Any) -> Written:
-        if self._is_over(self._position):
+        if self._is_over(self._position, task):
             return Written(_earlier(EpisodeKind.WRITE, self._position), None)
         life, known, self._written = self._life, self._written, None
         began = time.time()
@@ -227,8 +229,10 @@ class _OneTask(Agent):
     async def attempts(self) -> Sequence[Episode]:
         return await self._life.attempts()
 
-    def _is_over(self, position: int) -> bool:
+    def _is_over(self, position: int, task: Task) -> bool:
         """Whether what the program has up to this solve episode was played already. Raises `_Later` at the next task."""
+        if (position == self._here) == (task.spec is _OTHER):
+            raise self._broken("a program with one solve episode a task in `deploy`, followed by a rewrite at most")
         if position > self._here:
             raise _Later
         over = position < self._here or self._solved is not None
@@ -237,8 +241,10 @@ class _OneTask(Agent):
 
     def _add(self, began: float, episode: Episode) -> None:
         if any((one.kind, one.position) == (episode.kind, episode.position) for one in self.played):
-            expected = f"a program with one {episode.kind} episode a task in `deploy`"
-            raise ConfigError("data.program", type(self._life.setting.program).__name__, expected, "Choose another.")
+            raise self._broken(f"a program with one {episode.kind} episode a task in `deploy`")
         if episode.status is not EpisodeStatus.SKIPPED or episode.kind is EpisodeKind.SOLVE:
             self._keep(began, episode)
             self.played.append(episode)
+
+    def _broken(self, expected: str) -> ConfigError:
+        return ConfigError("data.program", type(self._life.setting.program).__name__, expected, "Choose another.")

@@ -460,24 +460,39 @@ def test_a_plan_that_fails_costs_its_task_alone(tmp_path, stops):
 
 
 @dataclass(frozen=True)
-class PlansTwice(Program):
-    """Two texts before each task."""
+class Ordered(Program):
+    """What it has at each task, in this order."""
+
+    kinds: tuple[str, ...]
 
     async def __call__(self, agent, pack):
         for task in pack.tasks:
-            await agent.write(task, Ask("\n\nPlan."))
-            await agent.write(task, Ask("\n\nPlan again."))
-            await agent.solve(task)
+            solved = None
+            for kind in self.kinds:
+                if kind == "write":
+                    await agent.write(task, Ask("\n\nPlan."))
+                else:
+                    solved = await agent.solve(task, again=solved is not None)
+            await agent.rewrite(solved)
 
 
-def test_a_program_that_writes_twice_before_a_task_is_named_and_not_its_store(tmp_path):
+@each(
+    ("kinds", "expected"),
+    [
+        (("write", "write", "solve"), "one write episode a task"),
+        (("solve", "solve"), "one solve episode a task in `deploy`, followed by a rewrite at most"),
+        (("solve", "write"), "one solve episode a task in `deploy`, followed by a rewrite at most"),
+    ],
+)
+def test_a_program_that_has_more_at_a_task_than_an_agent_can_go_on_from_is_named(tmp_path, kinds, expected):
+    def live():
+        agent, pack = _agent(tmp_path, program=Ordered(kinds))
+        agent.resume(list(pack.tasks[: agent.store.num_solved()]))
+        agent.solve(pack.tasks[0])
+
     for _ in range(2):
-        agent, pack = _agent(tmp_path, program=PlansTwice())
-        agent.resume([])
-        with pytest.raises(
-            ConfigError, match=r"data\.program is PlansTwice; expected a program with one write episode"
-        ):
-            agent.solve(pack.tasks[0])
+        with pytest.raises(ConfigError, match=rf"data\.program is Ordered; expected a program with {expected}"):
+            live()
 
 
 def test_attempts_are_made_beside_the_task_at_hand_alone_and_seen_there_also_after_a_restart(tmp_path, monkeypatch):
