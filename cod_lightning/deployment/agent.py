@@ -6,6 +6,7 @@ episode = agent.solve(task)
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from cod_lightning.lifecycles import Agent, Ask, Written
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task, Turn
 
 _Keep = Callable[[float, Episode], None]
 _OTHER = object()
@@ -167,8 +168,18 @@ class _Later(Exception):
 
 
 def _recorded(setting: Setting, episode: Episode) -> Setting:
-    """The setting in which the policy says once more what it said in this episode."""
-    return replace(setting, sampler=replace(setting.sampler, engine=Recorded(episode.turns)), by_kind={})
+    """The setting in which the policy says once more what it, or another one with tokens and a window of its own, said in this
+    episode."""
+    chat = setting.sampler.chat
+
+    def said(turn: Turn) -> Turn:
+        if chat.decode(turn.action_ids) == turn.response:
+            return turn
+        ids = (*chat.encode(turn.response), chat.stop_id)
+        return structs.replace(turn, action_ids=ids, behaviour_logprobs=(0.0,) * len(ids))
+
+    engine = Recorded([said(turn) for turn in episode.turns])
+    return replace(setting, sampler=replace(setting.sampler, engine=engine, window=sys.maxsize), by_kind={})
 
 
 def _earlier(kind: EpisodeKind, position: int) -> Episode:

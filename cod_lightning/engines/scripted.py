@@ -46,13 +46,13 @@ class ScriptedEngine(Engine):
 
 
 class Recorded(Engine):
-    """Gives the turns of one episode again. Those without tokens, for which the window had no room, are no engine's."""
+    """Gives the turns of one episode again."""
 
     has_weights = False
     takes_media = True
 
     def __init__(self, turns: Sequence[Turn]) -> None:
-        self._turns = iter([turn for turn in turns if turn.action_ids])
+        self._turns = iter(turns)
 
     async def generate(self, request: Request) -> Completion:
         """The next turn. Raises `EngineFailure` after the last."""

@@ -268,7 +268,7 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
     if not isinstance(completion, Completion):
         raise BadCompletion(f"a {type(completion).__name__} instead of a Completion")
     ids, logprobs = completion.action_ids, completion.behaviour_logprobs
-    if not ids:
+    if not ids and completion.stop is not StopReason.WINDOW:
         raise BadCompletion("no tokens, where even silence has its end token")
     if max_new_tokens is not None and len(ids) > max_new_tokens:
         raise BadCompletion(f"{len(ids)} tokens where {max_new_tokens} were asked for")
@@ -276,12 +276,12 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
         raise BadCompletion(f"{len(logprobs)} log-probs for {len(ids)} tokens")
     if not _IDS.issuperset(map(type, ids)):
         raise BadCompletion(f"token ids of type {_types(ids, _IDS)}")
-    if min(ids) < 0 or max(ids) >= num_ids:
+    if ids and (min(ids) < 0 or max(ids) >= num_ids):
         wrong = next(i for i in ids if not 0 <= i < num_ids)
         raise BadCompletion(f"token id {wrong}, outside the vocabulary of {num_ids}")
     if not _LOGPROBS.issuperset(map(type, logprobs)):
         raise BadCompletion(f"log-probs of type {_types(logprobs, _LOGPROBS)}")
-    if not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # not finite if any is not
+    if not math.isfinite(sum(logprobs)) or max(logprobs, default=0.0) > _ROUNDING:  # not finite if any is not
         wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), sum(logprobs))
         raise BadCompletion(f"log-prob {wrong}, where one is finite and at most 0")
     if not isinstance(completion.stop, StopReason) or not isinstance(completion.policy_version, int):

@@ -30,10 +30,12 @@ from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.cases import each
+from tests.real_templates import CHATML, bpe_tokenizer
 
 MECHANISM = HintContext(response_limit=None)
 
@@ -94,6 +96,25 @@ def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, me
     kinds = [EpisodeKind.SOLVE, EpisodeKind.UPDATE][: 1 + mechanism.updates]
     assert [one.kind for one in lives[0][1]] == kinds * 8
     assert lives[0][0][-1][1], "it carries something"
+
+
+OTHER = Chat(bpe_tokenizer(CHATML))
+NARROW = {"window": 540}
+"""The second turn of a task has no room."""
+
+
+@each(("before", "after"), [(NARROW, {}), ({}, NARROW), ({"chat": OTHER}, {}), ({}, {"chat": OTHER})])
+def test_an_agent_is_taken_over_by_another_policy_whatever_its_tokens_and_its_window(tmp_path, before, after):
+    for settings, resumed in ((before, False), (after, True)):
+        agent, pack = _agent(tmp_path)
+        sampler = replace(agent.setting.sampler, **settings)
+        agent = DeployedAgent(replace(agent.setting, sampler=sampler), agent.store)
+        if resumed:
+            agent.resume(list(pack.tasks[:3]))
+        for task in pack.tasks[3:] if resumed else pack.tasks[:3]:
+            agent.solve(task)
+        agent.store.close()
+    assert agent.life.position == 8
 
 
 def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_left(tmp_path):

@@ -33,6 +33,7 @@ def check(**changes):
         {"behaviour_logprobs": (-1e9, -3.0)},
         {"policy_version": -1},
         {"stop": StopReason.LENGTH},
+        {"action_ids": (), "behaviour_logprobs": (), "stop": StopReason.WINDOW},
     ],
 )
 def test_what_can_be_passes_unchanged(changes):
