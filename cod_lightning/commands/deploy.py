@@ -18,6 +18,7 @@ from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
@@ -99,11 +100,12 @@ def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, tem
 
 def _check_lasting(env: TextEnv) -> None:
     """Raise `ConfigError` where the rule would change at another task each time that the agent's tasks become more."""
-    while isinstance(env, WrappedWorld):
-        if isinstance(env, NonStationary) and env.change_at is None:
-            expected = "a position, since an agent's tasks have no last one among which it could be drawn"
-            raise ConfigError("data.env.change_at", "null", expected, "Set it to 5, for example.")
-        env = env.world
+    if isinstance(env, NonStationary) and env.change_at is None:
+        expected = "a position, since an agent's tasks have no last one among which it could be drawn"
+        raise ConfigError("data.env.change_at", "null", expected, "Set it to 5, for example.")
+    within = [env.world] if isinstance(env, WrappedWorld) else env.worlds.values() if isinstance(env, Mixture) else []
+    for world in within:
+        _check_lasting(world)
 
 
 def _identity(cli: Any, options: Any, model: PreTrainedModel) -> dict[str, str]:

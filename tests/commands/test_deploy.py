@@ -79,8 +79,11 @@ def test_another_policy_is_refused_whether_by_its_seed_or_by_its_size(state, cap
 def test_a_rule_that_changes_at_a_drawn_task_is_refused_since_it_would_move_with_every_deployment(state, capsys):
     levers = '{"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}'
     changing = ["--data.env", "cod_lightning.envs.non_stationary.NonStationary", "--data.env.init_args.world", levers]
-    assert _deploy(state, *changing) == 2
-    assert "data.env.change_at is null; expected a position" in " ".join(capsys.readouterr().err.split())
+    one_of = f'{{"a": {{"class_path": "{changing[1]}", "init_args": {{"world": {levers}}}}}}}'
+    mixed = ["--data.env", "cod_lightning.envs.mixture.Mixture", "--data.env.init_args.worlds", one_of]
+    for world in (changing, mixed):
+        assert _deploy(state, *world) == 2
+        assert "data.env.change_at is null; expected a position" in " ".join(capsys.readouterr().err.split())
     for num_solved in (3, 6):
         assert _deploy(state, *changing, "--data.env.init_args.change_at", "2") == 0
         assert f"{num_solved} tasks in all" in capsys.readouterr().out
