@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
             _log(store, console)
         elif options.subcommand == "show":
             version = store.current() if chosen.version is None else store.version(chosen.version)
-            console.print(version.text or "(empty)")
+            console.print(version.text or "(empty)", soft_wrap=True)
         elif options.subcommand == "diff":
             _diff(store, chosen, console)
         else:
@@ -85,10 +85,10 @@ def _diff(store: ContextStore, options: Any, console: Console) -> None:
     console.print(f"from version {old.version} to version {new.version}:")
     for change in (changes := entry_changes(old.text, new.text)):
         if change.kind is ChangeKind.KEPT:
-            console.print(f"  {change.before}")
+            console.print(f"  {change.before}", soft_wrap=True)
             continue
         for mark, text, colour in (("-", change.before, "red"), ("+", change.after, "green")):
             if text:
-                console.print(f"{mark} {text}", style=colour)
+                console.print(f"{mark} {text}", style=colour, soft_wrap=True)
     if all(change.kind is ChangeKind.KEPT for change in changes):
         console.print(f"versions {old.version} and {new.version} have the same entries")

@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
             console.print(f"round {number}: from {one.parent}, {'' if math.isnan(one.before) else tested}{came}")
             _write(folder, cli, evolution, rounds)
     best = evolution.best
-    console.print(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}")
+    console.print(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}", soft_wrap=True)
     use = f"Use it: test ... --config {folder}/context.yaml"
     console.print(f"{evolution.num_lifecycles} lifecycles were played. {use}")
     if report := data.engine.report():

@@ -9,7 +9,8 @@ from cod_lightning.deployment import ContextStore
 from cod_lightning.files import locked
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
-TEXTS = ("1. red is up\n2. blue is down", "1. red is left\n3. be quick")
+LONG = "4. " + "and so on " * 20 + "to the end"
+TEXTS = ("1. red is up\n2. blue is down", f"1. red is left\n3. be quick\n{LONG}")
 
 
 @pytest.fixture
@@ -34,7 +35,15 @@ def state(tmp_path: Path) -> list[str]:
 def test_entries_removed_added_and_replaced_are_listed(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "diff", *state, "--old", "1", "--new", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-4:] == ["- 2. blue is down", "- 1. red is up", "+ 1. red is left", "+ 3. be quick"]
+    assert lines[-5:] == ["- 2. blue is down", "- 1. red is up", "+ 1. red is left", "+ 3. be quick", f"+ {LONG}"]
+    assert main(["context", "diff", *state, "--old", "2", "--new", "2"]) == 0
+    assert f"  {LONG}" in capsys.readouterr().out.splitlines()
+
+
+def test_a_context_is_shown_in_its_own_lines(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that it goes to can be the first context of another agent."""
+    assert main(["context", "show", *state]) == 0
+    assert capsys.readouterr().out == f"{TEXTS[1]}\n"
 
 
 def test_an_empty_context_and_a_version_beside_itself_are_shown(
