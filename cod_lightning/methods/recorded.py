@@ -49,22 +49,23 @@ class RecordedGroups(PackSource):
         return [PackChoice(index) for index in range(first, first + count)]
 
     def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group]:
-        until = time.monotonic() + self.wait_s
+        until, late = time.monotonic() + self.wait_s, False
         while missing := [
             one.id for one in packs if not set(range(num_siblings)) <= self._lines.get(one.id, {}).keys()
         ]:
-            if not self._find() and time.monotonic() >= until:
+            if late:
                 expected = f"{num_siblings} lifecycles of pack {missing[0]} in train*.jsonl within {self.wait_s:g} s"
                 remedy = "Collect with this run's seed, data.pack_size and data.group_size, and keep all groups; or raise wait_s."
                 raise ConfigError("data.source.folder", self.folder, expected, remedy)
             time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+            late = time.monotonic() >= until
+            self._find()
         groups = [self._group(pack.id, num_siblings) for pack in packs]
         self._check_age(groups, policy_version)
         return groups
 
-    def _find(self) -> bool:
-        """Whether there are lines that were not known; one that is still being written is none."""
-        found = False
+    def _find(self) -> None:
+        """Note the lines that were not known; one that is still being written is none."""
         paths = sorted(self.folder.glob("train.jsonl")) + sorted(self.folder.glob("train.rank*.jsonl"))
         for path in filter(Path.is_file, paths):  # a pipe would be waited for
             with path.open("rb") as file:
@@ -74,9 +75,8 @@ class RecordedGroups(PackSource):
                         break
                     pack_id, sibling = _whose(line, path)
                     self._lines.setdefault(pack_id, {})[sibling] = (path, place)
-                    place, found = place + len(line), True
+                    place += len(line)
                 self._read[path] = place
-        return found
 
     def _group(self, pack_id: str, num_siblings: int) -> Group:
         lines: list[str] = []

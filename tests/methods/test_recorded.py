@@ -78,6 +78,22 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
     ]
 
 
+def test_lifecycles_of_other_packs_that_go_on_coming_are_not_waited_for_without_end(tmp_path, monkeypatch):
+    packs, drawn = packs_of(tmp_path, wait_s=0.2)
+    looks, find = [], packs.source._find
+
+    def written_meanwhile():
+        looks.append(len(looks))
+        assert len(looks) < 20, "it waits on"
+        with (tmp_path / "train.jsonl").open("a") as file:
+            file.write(f'{{"pack": {{"id": "words/train/9/{len(looks)}"}}, "sibling": 0}}\n')
+        return find()
+
+    monkeypatch.setattr(packs.source, "_find", written_meanwhile)
+    with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/0 .* within 0\.2 s"):
+        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+
+
 def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_where_that_is_asked_for(other):
     (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
     oldest = turn.policy_version
