@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -209,14 +210,13 @@ def _see_own_journal(path: Path) -> None:
     """Raise `DataError` where a foreign journal lies beside the file: one of several files ends with a name, as this store's never
     does, and SQLite would remove the file of that name."""
     for journal in (Path(f"{path.resolve()}-{kind}") for kind in ("journal", "wal", "shm")):
-        if not os.path.lexists(journal):
-            continue
-        if journal.is_file() and not journal.is_symlink() and journal.name.endswith("-journal"):
-            with journal.open("rb") as file:
-                file.seek(max(0, journal.stat().st_size - len(_JOURNAL)))
-                if file.read() != _JOURNAL:
-                    continue
-        raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
+        with suppress(FileNotFoundError):  # as soon as an agent at work ends its transaction
+            if stat.S_ISREG(journal.lstat().st_mode) and journal.name.endswith("-journal"):
+                with journal.open("rb") as file:
+                    file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL)))
+                    if file.read() != _JOURNAL:
+                        continue
+            raise DataError(f"{journal} is no journal of an agent. Remove it, or name another --state.")
 
 
 def _made(table: str) -> str:

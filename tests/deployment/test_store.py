@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -221,6 +222,26 @@ def test_a_foreign_journal_removes_no_other_file(tmp_path, create):
             ContextStore(tmp_path / "state", create=create)
         link.unlink()
     assert precious.read_text() == "kept"
+
+
+@each("looked_at", ["lstat", "open"])
+def test_an_agent_at_work_may_end_its_transaction_while_another_process_looks_at_its_journal(
+    tmp_path, monkeypatch, looked_at
+):
+    ContextStore(tmp_path).close()
+    (tmp_path / "agent.sqlite-journal").write_bytes(b"pages" * 100)
+    look = getattr(Path, looked_at)
+
+    def gone_meanwhile(path, *more):
+        if path.name == "agent.sqlite-journal":
+            path.unlink(missing_ok=True)
+        return look(path, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, looked_at, gone_meanwhile)
+        store = ContextStore(tmp_path, create=False)
+    assert not (tmp_path / "agent.sqlite-journal").exists()
+    assert store.num_solved() == 0
 
 
 @each("create", [True, False])
