@@ -1,5 +1,6 @@
 """The file of a deployed agent."""
 
+import itertools
 import json
 import random
 import sqlite3
@@ -242,6 +243,14 @@ def test_an_agent_at_work_may_end_its_transaction_while_another_process_looks_at
         store = ContextStore(tmp_path, create=False)
     assert not (tmp_path / "agent.sqlite-journal").exists()
     assert store.num_solved() == 0
+
+
+def test_what_an_agent_at_work_adds_while_another_process_reads_is_no_damage(tmp_path):
+    at_work, other = ContextStore(tmp_path), ContextStore(tmp_path)
+    position = itertools.count()
+    other._rows.db.set_trace_callback(lambda query: at_work.add("t", _solve(next(position)), 0.0, None))
+    other._rows.open()
+    assert len(other.rewards()) == next(position)
 
 
 @each("create", [True, False])
