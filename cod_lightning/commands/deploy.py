@@ -61,15 +61,15 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
         store.claim(identity, new_policy=options.accept_changes)
         agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
-        num_tasks = max(1, done + options.num_tasks)
-        pack = setting.env.sample_pack(split=Split.TEST, index=options.stream, num_tasks=num_tasks)
+        num_tasks = done + options.num_tasks
+        pack = setting.env.sample_pack(split=Split.TEST, index=options.stream, num_tasks=max(1, num_tasks))
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
         stall_s, remedy = cli.datamodule.deadlines.stall_s, "deploy again to go on with the same --state"
         with closing(agent), Watchdog(setting.sampler.liveness, stall_s, report, "the deployment", remedy):
             agent.resume(list(pack.tasks[:done]))
-            for task in pack.tasks[done:]:
+            for task in pack.tasks[done:num_tasks]:
                 agent.solve(task)
         _summary(console, store)
     except KeyboardInterrupt:

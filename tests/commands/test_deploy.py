@@ -42,7 +42,9 @@ def test_an_agent_begins_goes_on_and_is_looked_into(state, capsys):
     assert "version 7 is current" in capsys.readouterr().out
 
 
-def test_one_task_has_no_second_half_whose_mean_would_be_0(state, capsys):
+def test_no_task_is_solved_where_none_is_asked_for_and_one_has_no_second_half_whose_mean_would_be_0(state, capsys):
+    assert _deploy(state, "--num_tasks", "0") == 0
+    assert "task" not in capsys.readouterr().out
     assert _deploy(state, "--num_tasks", "1") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "1 tasks in all; mean reward" in shown
