@@ -57,8 +57,11 @@ class ItemDataModule(L.LightningDataModule):
         if not policy.reads_sentences:
             return words
         if words:
-            expected, remedy = "one whose words() is empty, since the policy reads sentences", "Set protocol=natural."
-            raise ConfigError("data.env", type(self.env).__name__, expected, remedy)
+            worded = beside(self.env, Vocabulary).words()
+            key, part = ("data.env", self.env) if worded else ("data.context", self.context)
+            expected = "one whose words() is empty, since the policy reads sentences"
+            remedy = "Set data.env.protocol and data.context.protocol to natural."
+            raise ConfigError(key, type(part).__name__, expected, remedy)
         if self._sentences is None:
             from cod_lightning.datamodules.sentences import sentences  # its players, which most policies do without
 

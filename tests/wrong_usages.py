@@ -203,11 +203,14 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path a
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | Add --model.policy.path
+SMOKE --data.rewards.judge JudgeReward ## data.rewards | (Add --data.rewards.judge.rubric. For this key
+play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## Add --env.world.path
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
+export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
 export --out x ## Name a config
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy
@@ -240,7 +243,9 @@ SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
 SMOKE source=Growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
 SMOKE --model null
 SMOKE env=
-fit --config quickstart model.policy=SentencePolicy ## data.env | FrozenLakeObscure | protocol=natural
+fit --config quickstart model.policy=SentencePolicy ## data.env | FrozenLakeObscure | data.env.protocol
+fit --config smoke env=frozen_lake_easy model.policy=SentencePolicy ## data.context | HintContext | data.context.protocol
+fit --config smoke env=frozen_lake_easy ## data.env | FrozenLakeObscure | protocol to compact
 SMOKE context=NotebookContext ## data.context | NotebookContext | words()
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --warm_start
@@ -299,7 +304,7 @@ test --config smoke --warm_start null --data.suites in_domain longer_packs ## lo
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 fit --config smoke warm_start=levers ## warm_start | levers
-fit --config smoke --warm_start.num_update 3 ## num_update
+fit --config smoke --warm_start.num_update 3 ## Did you mean num_updates?
 fit --config smoke --warm_start.teacher.note_acuracy 0.3 ## note_acuracy | note_accuracy
 fit --config smoke --warm_start.env.max_trns 3 ## max_trns | max_turns
 SMOKE env.teacher.note_acuracy=0 ## Did you mean teacher.note_accuracy?

@@ -206,7 +206,7 @@ class Checkpoint:
 
 def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     """The checkpoint at `path`, the value of `key`, with its tensors mapped, not read. Raises what a person can act on."""
-    remedy = "Look under checkpoints/ in the run's folder, or give `last`."
+    remedy = "Look under checkpoints/ in the run's folder: runs/NAME, or where --trainer.default_root_dir put it."
     if not path or not Path(path).exists():
         raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
     near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]

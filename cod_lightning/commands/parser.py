@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import re
 import sys
 import traceback
 from argparse import ArgumentError
@@ -74,9 +75,10 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
     topic = f" {key}" if key and hasattr(parser, "about") else ""
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-    missing = message.partition("are required: ")[2].partition(",")[0]
+    before, _, behind = message.partition("are required: ")
+    missing = re.split(r"[,\s]", behind)[0]
     if missing and key:
-        return f"Add --{key}.{missing}. {listed}"
+        return f"Add --{_place(before, behind)}.{missing}. {listed}"
     if missing == "model.policy":
         return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
     if "No module named" in message:
@@ -90,18 +92,29 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     return f"{_nearest(parser, message) if unknown else ''}{listed}"
 
 
+def _place(before: str, behind: str) -> str:
+    """The key of the class that lacks an argument: it may be within another class, or one of several that have names."""
+    keys = re.findall(r'Parser key "([^"]+)"', before)
+    lacking = before.rpartition("class_path '")[2].partition("'")[0]
+    named = re.search(rf"'(\w+)': Namespace\(class_path='{re.escape(lacking)}'", behind)
+    return ".".join([*keys, *(named.groups() if named else ())])
+
+
 def _nearest(parser: ArgumentParser, message: str) -> str:
     """The question after the key, of the parser or of a class in the message, that ends nearly as one in the message does."""
     named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
+    mistaken = []
     for one in named:
         module, _, name = one.rpartition(".")
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):
             described = ArgumentParser()
             described.add_class_arguments(found)
             known += [action.dest for action in described._actions]
+        else:
+            mistaken.append(one)
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
-    for one in named:
+    for one in mistaken:
         wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")
         if one not in known and (close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7)):
             return f"Did you mean {leaves[close[0]]}? "

@@ -170,7 +170,7 @@ def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, 
             next(key for kind, key in keys.items() if isinstance(who, kind)),
             f"{type(who).__name__}, whose {method} says the word '{visible(word):.100}'",
             "only words that the words() of environment, context or program list, since the policy reads any other as <unk>",
-            f"Add it to {type(who).__name__}.words(), or choose a model whose vocabulary is open.",
+            f"Add it to {type(who).__name__}.words(), set its protocol to compact, or choose a model whose vocabulary is open.",
         )
 
 

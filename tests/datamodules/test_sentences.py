@@ -14,6 +14,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import SentencePolicy, TinyPolicy
 from cod_lightning.modules import GRPOModule, WarmStartModule
+from tests.cases import each
 from tests.small_fit import Updates, quiet_trainer
 from tests.stubs import WordWorld
 
@@ -61,11 +62,11 @@ def test_other_policies_read_words():
     assert rollouts().words_for(TinyPolicy()) == ()
 
 
-def test_fused_words_are_refused():
-    data = RolloutDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), TransformersEngine())
-    with pytest.raises(
-        ConfigError, match=r"data\.env is Levers; expected one whose words\(\) is empty.*protocol=natural"
-    ):
+@each(("protocol", "named"), [("compact", r"data\.env is Levers"), ("natural", r"data\.context is HintContext")])
+def test_fused_words_are_refused_where_they_are(protocol, named):
+    data = RolloutDataModule(Levers(protocol=protocol), HintContext(protocol="compact"), TransformersEngine())
+    said = r"; expected one whose words\(\) is empty.*data\.env\.protocol and data\.context\.protocol to natural"
+    with pytest.raises(ConfigError, match=named + said):
         data.words_for(SentencePolicy())
 
 
