@@ -127,6 +127,7 @@ play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
+SMOKE --model.loss Reinforce ## model.loss | Reinforce (For this key
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml

@@ -87,7 +87,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
         return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
     if "dot import path" in message:
         names = sorted(set().union(*classes().values()))
-        return f"{did_you_mean(message.rpartition(': ')[2], names)}{listed}"
+        return f"{did_you_mean(message.rpartition(': ')[2], names, cutoff=0.68)}{listed}"
     unknown = "accept" in message or "nrecognized" in message
     return f"{_nearest(parser, message) if unknown else ''}{listed}"
 
