@@ -127,6 +127,8 @@ play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## --context NAME
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
+SMOKE --data.env.stated first ## Option 'stated' is not accepted (For this key
+fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?
 SMOKE --model.loss Reinforce ## model.loss | Reinforce (For this key
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty

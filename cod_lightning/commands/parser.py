@@ -101,9 +101,9 @@ def _place(before: str, behind: str) -> str:
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:
-    """The question after the key, of the parser or of a class in the message, that ends nearly as one in the message does."""
+    """The question after the key, of the classes in the message or else of the parser, that ends nearly as one in it does."""
     named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
-    known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
+    known: list[str] = []
     mistaken = []
     for one in named:
         module, _, name = one.rpartition(".")
@@ -113,6 +113,7 @@ def _nearest(parser: ArgumentParser, message: str) -> str:
             known += [action.dest for action in described._actions]
         else:
             mistaken.append(one)
+    known = known or [one.removeprefix("--") for one in parser._option_string_actions if one.startswith("--")]
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
     for one in mistaken:
         wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")
