@@ -7,6 +7,9 @@ import shutil
 
 import pytest
 
+from cod_lightning.cli import main
+from cod_lightning.commands import phase
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.rollout.transcript import load
 from tests.command_line import ROOT, cod, rows
 
@@ -98,3 +101,48 @@ def test_a_command_of_the_first_pages_parses_and_builds(command, short, tmp_path
     done = cod(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout
+
+
+ABSENT = (
+    "expected vLLM in this environment",
+    "expected textworld in this environment",
+    "expected an existing checkpoint",
+    "expected a folder of transcripts",
+    "expected a folder, hub name or GGUF file",
+    "expected a vLLM server",
+)
+"""What is said where a command is right and this machine lacks something: an extra, a model, a server, an earlier run."""
+
+
+def guided():
+    """The trainings that the guides name, each once: what stands before, and the words from `fit` on."""
+    pages = "".join(page.read_text() for page in sorted((ROOT / "docs" / "guides").glob("*.md")))
+    blocks = "".join(re.findall(r"```bash\n(.*?)```", pages, flags=re.S)).replace("\\\n", " ")
+    found = re.findall(r"^(.*)-m cod_lightning (fit (?:'[^']*'|[^\n'#])*)", blocks, flags=re.M)
+    return list(dict.fromkeys((before, typed) for before, typed in found if "my_programs" not in typed))
+
+
+@pytest.mark.parametrize(("before", "typed"), guided())
+def test_a_training_of_a_guide_is_accepted_unless_this_machine_lacks_something(
+    before, typed, tmp_path, monkeypatch, capsys
+):
+    def begins(*_):
+        raise SystemExit(99)
+
+    monkeypatch.setattr(TrainCLI, "act", begins)
+    monkeypatch.setattr(phase, "ensure_warm_start", begins)
+    monkeypatch.setenv("JUDGE_BASE_URL", "http://localhost:8000/v1")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rubric.txt").write_text("1: explores. 0: repeats.")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for folder in ("short_notes", "topic_notes", "hidden_number", "vending_machine"):
+        monkeypatch.syspath_prepend(ROOT / "examples" / folder)
+    if "torchrun" in before:
+        for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}.items():
+            monkeypatch.setenv(name, value)
+    try:
+        code = main(shlex.split(typed))
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert code == 99 or any(absent in said for absent in ABSENT), said[-1000:]

@@ -148,16 +148,17 @@ class StackedContext(ContextMechanism):
             raise ConfigError(
                 "data.context.parts", shown, "at least two mechanisms", "Use the one alone, as data.context."
             )
+        remedy = "Leave one out; where one is left, it is data.context itself."
         if len(set(names)) < len(names):
-            raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
+            raise ConfigError("data.context.parts", shown, "mechanisms of different classes", remedy)
         if replacing := [type(part).__name__ for part in parts if "before_turn" in beside(part, InTask).hooks()]:
             expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
-            remedy = "Use it as data.context; CompactingContext goes around others."
-            raise ConfigError("data.context.parts", shown, expected, remedy)
+            alone = "Use it as data.context; CompactingContext goes around others."
+            raise ConfigError("data.context.parts", shown, expected, alone)
         answering = [type(part).__name__ for part in parts if "on_turn" in beside(part, InTask).hooks()]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
-            raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
+            raise ConfigError("data.context.parts", shown, expected, remedy)
         self.parts = tuple(parts)
         self.updates = any(part.updates for part in parts)
 
