@@ -79,10 +79,13 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     yield data.shuffle_episodes and replays, "data.shuffle_episodes", True, expected, "Leave one of them out."
 
     there = {step.kind for step in outline(data.program, data.pack_size, data.context.updates)}
+    there -= {data.frozen.kind} if data.frozen else set()
     kinds = [str(kind) for kind in module.trained_kinds]
-    trained = set(module.trained_kinds) - ({data.frozen.kind} if data.frozen else set())
-    expected = f"a kind that the program has and data.frozen does not play ({', '.join(sorted(there))})"
-    yield not there & trained, "model.trained_kinds", kinds, expected, "Null trains on all episodes."
+    expected = (
+        f"a kind that the program has and data.frozen does not play ({', '.join(sorted(there)) or 'none is left'})"
+    )
+    remedy = "Name one, or change data.frozen." if data.frozen else "Null trains on all episodes."
+    yield not there & set(module.trained_kinds), "model.trained_kinds", kinds, expected, remedy
 
     for compares, what in (
         (baseline.compares and module.critic is None, f"model.baseline={type(baseline).__name__}"),
@@ -92,7 +95,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
         (loss.compares_siblings, f"model.loss={type(loss).__name__}"),
     ):
         expected = f"at least 2 with {what}, which compares siblings"
-        remedy = "8 is the default; or leave that out: baseline=TermsAlone and model.critic compare nothing."
+        remedy = "8 is the default; or leave that out: model.critic, and baseline=TermsAlone with model.terms, compare nothing."
         yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
     expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
     vain = isinstance(baseline, TermsAlone) and data.resample_packs

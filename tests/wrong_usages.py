@@ -382,6 +382,7 @@ WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [write] ## model.trained_kinds | write
+WARM --data.frozen.kind solve --model.trained_kinds [solve] ## model.trained_kinds | (update). Name one, or change data.frozen.
 WARM program=ProposeAndSolve --data.program.solves 1 ## data.program | solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
