@@ -28,7 +28,8 @@ else:
     Count = _within("Count", int, "at least 1", lambda v: v >= 1)
     Natural = _within("Natural", int, "at least 0", lambda v: v >= 0)
     Several = _within("Several", int, "at least 2", lambda v: v >= 2)
-    Positive = _within("Positive", float, "above 0 and finite", lambda v: 0 < v < math.inf)
+    # with a comma, since jsonargparse cuts the value between two spaces, " 0 ", out of its message
+    Positive = _within("Positive", float, "above 0, and finite", lambda v: 0 < v < math.inf)
     NonNegative = _within("NonNegative", float, "at least 0 and finite", lambda v: 0 <= v < math.inf)
     NotPositive = _within("NotPositive", float, "at most 0 and finite", lambda v: -math.inf < v <= 0)
     Share = _within("Share", float, "in [0, 1]", lambda v: 0 <= v <= 1)
