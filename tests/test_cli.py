@@ -1,6 +1,7 @@
 """The command line: light where it can be, and plain words for every mistake."""
 
 import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import yaml
 from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.files import locked
+from cod_lightning.modules import GRPOModule
 from tests.command_line import stopped
 
 pytestmark = pytest.mark.slow
@@ -126,7 +128,10 @@ def test_the_help_of_a_command_fits_a_screen_and_points_to_groups(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < 30
     assert max(map(len, lines)) < 120
-    assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data", "warm_start"]
+    assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data"]
+    assert any(line.startswith("  --warm_start ") and line.endswith("(keys: --warm_start.help)") for line in lines)
+    counted = next(int(line.split()[1]) for line in lines if "--model.*" in line)
+    assert counted == len(inspect.signature(GRPOModule).parameters)
 
 
 @pytest.mark.parametrize(

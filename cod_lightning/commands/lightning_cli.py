@@ -79,7 +79,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
             a for a in self._actions if a.option_strings and a.help != SUPPRESS and " " not in a.option_strings[-1]
         )
         keys = {one.option_strings[-1].removeprefix("--").removesuffix("+"): one for one in listed}
-        sizes = Counter(name.partition(".")[0] for name in keys if "." in name)
+        sizes = Counter(name.partition(".")[0] for name in keys if "." in name and not name.endswith(".help"))
         if self.about:
             chosen = [one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")]
             of_a_class = getattr(self, "_inner_parser", False)

@@ -32,7 +32,7 @@ class Pace:
 
 _OPTIONS: Options = {
     "gpu_gb": (Positive | None, None, "Memory of the GPU in GiB; null: of the device here."),
-    "pace": (Pace | None, None, "Tokens per second and task, for an estimate of the time. Keys: --pace.help."),
+    "pace": (Pace | None, None, "Tokens per second and task, for an estimate of the time (keys: --pace.help)."),
 }
 
 

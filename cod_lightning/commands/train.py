@@ -55,7 +55,7 @@ class TrainCLI(CodCLI):
     demonstrations: Any = None
     memory_plan: Any = None
     options: ClassVar[Options] = CodCLI.options | {
-        "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit`. Keys: --warm_start.help."),
+        "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit` (keys: --warm_start.help)."),
         "sampled_token_budget": (
             Count | None,
             None,
