@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import re
 import sys
 import traceback
 from argparse import ArgumentError
@@ -76,7 +75,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     topic = f" {key}" if key and hasattr(parser, "about") else ""
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
     before, _, behind = message.partition("are required: ")
-    missing = re.split(r"[,\s]", behind)[0]
+    missing = behind.replace(",", " ").partition(" ")[0]
     if missing and key:
         return f"Add --{_place(before, behind)}.{missing}. {listed}"
     if missing == "model.policy":
@@ -94,10 +93,10 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
 
 def _place(before: str, behind: str) -> str:
     """The key of the class that lacks an argument: it may be within another class, or one of several that have names."""
-    keys = re.findall(r'Parser key "([^"]+)"', before)
+    keys = [one.partition('"')[0] for one in before.split('Parser key "')[1:]]
     lacking = before.rpartition("class_path '")[2].partition("'")[0]
-    named = re.search(rf"'(\w+)': Namespace\(class_path='{re.escape(lacking)}'", behind)
-    return ".".join([*keys, *(named.groups() if named else ())])
+    until, found, _ = behind.partition(f"': Namespace(class_path='{lacking}'")
+    return ".".join([*keys, until.rpartition("'")[2]] if found else keys)
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:

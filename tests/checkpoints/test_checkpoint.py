@@ -203,7 +203,7 @@ def test_a_model_without_weights_gets_those_of_the_checkpoint_and_ties_them(tmp_
         torch.save(content(kept), path)
     else:
         sharded(path, kept)
-    other = PretrainedPolicy(str(tmp_path / "base"), dtype="float32", window=96).skeleton()
+    other = PretrainedPolicy(str(tmp_path / "base"), dtype="float32").skeleton()
     assert read_checkpoint(path).load_into(other) is torch.float32
     assert other.get_output_embeddings().weight is other.get_input_embeddings().weight
     assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), other.parameters(), strict=True))

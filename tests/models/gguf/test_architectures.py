@@ -17,7 +17,7 @@ def test_a_model_that_was_written_comes_back_with_its_weights_and_its_logits(arc
     pre = "qwen2" if architecture.startswith("qwen") else "smollm"
     vocabulary = character_tokens() if architecture == "gemma3" else byte_tokens() | {"pre": pre}
     path = write_gguf(tmp_path / "tiny.gguf", model, vocabulary, architecture)
-    policy = PretrainedPolicy(str(path), dtype="float32", window=256)
+    policy = PretrainedPolicy(str(path), dtype="float32")
     found = policy.model(policy.tokenizer([])).eval()
     assert type(found) is type(model)
     assert (found.get_input_embeddings().weight is found.get_output_embeddings().weight) == tie
@@ -35,7 +35,7 @@ def test_biases_of_llama_come_back_in_their_order(tmp_path):
     for name in del_bias:
         model.get_parameter(name).data.zero_()
     path = write_gguf(tmp_path / "tiny.gguf", model)
-    found = PretrainedPolicy(str(path), dtype="float32", window=256).model(None)  # pyright: ignore
+    found = PretrainedPolicy(str(path), dtype="float32").model(None)  # pyright: ignore
     for name, right in model.named_parameters():
         assert torch.equal(found.get_parameter(name), right), name
 

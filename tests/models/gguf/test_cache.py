@@ -146,9 +146,7 @@ def test_the_folder_has_what_transformers_and_engines_ask_for(tmp_path):
 def test_adapters_and_teachers_take_a_file_too(tmp_path):
     file = str(tiny_file(tmp_path / "tiny.gguf"))
     folder = checkpoint_folder(file, KEY)
-    policies = [
-        kind(path, dtype="float32", rank=4, window=256) for kind in (LoRAPolicy, QLoRAPolicy) for path in (file, folder)
-    ]
+    policies = [kind(path, dtype="float32", rank=4) for kind in (LoRAPolicy, QLoRAPolicy) for path in (file, folder)]
     models = [policy.model(policy.tokenizer([])) for policy in policies]
     digests = [policy.base.digest for policy in policies if policy.base]
     assert digests[0] == digests[1]
