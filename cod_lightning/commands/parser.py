@@ -75,7 +75,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     topic = f" {key}" if key and hasattr(parser, "about") else ""
     listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
     before, _, behind = message.partition("are required: ")
-    missing = behind.replace(",", " ").partition(" ")[0]
+    missing = next(iter(behind.replace(",", " ").split()), "")
     if missing and key:
         return f"Add --{_place(before, behind)}.{missing}. {listed}"
     if missing == "model.policy":
