@@ -60,7 +60,7 @@ def _fitting(record: SuiteRecord, console: Console) -> Table:
 
 def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, header_style="dim")
-    table.add_column("", no_wrap=True)
+    table.add_column("", overflow="fold")  # where there is too little room, names break and numbers stay whole
     shown = shown_positions(record["pack_size"])
     for position in shown:
         table.add_column(f"{heading}{position}", no_wrap=True)

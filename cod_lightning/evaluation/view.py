@@ -100,9 +100,14 @@ def _warmth(key: str, record: SuiteRecord) -> float:
 
 
 def packs_of(record: Mapping[str, Any]) -> str:
-    """How many packs a record's suite has, and how many different things they hide, where that is fewer."""
+    """How many packs a record's suite has, and how many different things they hide, where that is fewer.
+
+    >>> packs_of({"packs": 16, "rules": 1}), packs_of({"packs": 1024, "rules": 1024})
+    ('16 packs (1 hidden rule)', '1,024 packs')
+    """
     packs, rules = record["packs"], record.get("rules")
-    return f"{packs:,} packs" + (f" ({rules:,} hidden rules)" if rules not in (None, packs) else "")
+    hidden = "" if rules in (None, packs) else f" ({rules:,} hidden rule{'' if rules == 1 else 's'})"
+    return f"{packs:,} packs{hidden}"
 
 
 def shown_positions(pack_size: int) -> list[int]:

@@ -75,6 +75,17 @@ def test_a_long_pack_shows_first_positions_and_then_doublings(results: Results) 
     assert [int(word) for word in head.split() if word.isdigit()] == [0, 1, 2, 3, 7, 15, 31]
 
 
+@each(("size", "name"), [(256, None), (4, "step-00001200-of-an-experiment-with-quite-a-long-name.safetensors")])
+def test_where_there_is_too_little_room_labels_break_and_numbers_stay_whole(results: Results, size, name) -> None:
+    record: Any = results["suites"]["heldout"] | {"pack_size": size}
+    record |= {} if name is None else {"policy": name}
+    record["positions"] = record["positions"] * (size // 4)
+    record["controls"] = {name: positions * (size // 4) for name, positions in record["controls"].items()}
+    text = rendered({"suites": {"long": record}}, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+
+
 def test_findings_name_transfer_and_regret_where_they_were_measured(results: Results) -> None:
     record = results["suites"]["heldout"].copy()
     said = " ".join(sentences(record))
