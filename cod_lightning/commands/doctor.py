@@ -64,4 +64,10 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
             evidence = replace(evidence, dependence=of_notes(model_of(cli, str(last)), written))
         except CodLightningError as error:
             notes.append(f"Whether notes depend on what was seen was not looked at: {error}")
+        except SystemExit as refused:  # by the parser, which has printed why
+            if refused.code != 2:
+                raise
+            notes.append(
+                "Whether notes depend on what was seen was not looked at: config.yaml is refused, as said above."
+            )
     return evidence, causes_of(evidence), notes

@@ -292,6 +292,18 @@ def test_the_doctor_says_what_it_could_not_read(tmp_path, capsys):
     assert "note: 1 rows of metrics.csv have no step" in said
 
 
+def test_a_run_of_a_config_that_this_version_refuses_is_examined_all_the_same(tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text("data: {key_of_another_version: 1}")
+    transcript.write(tmp_path / "lifecycles" / "train.jsonl", [group("p", MIXED)], step=0)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    assert main(["doctor", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "key_of_another_version" in said.err
+    assert "1 groups read" in said.out
+    assert "note: Whether notes depend on what was seen was not looked at" in said.out
+
+
 def test_a_folder_without_a_training_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"metrics\.csv or lifecycles/train\.jsonl"):
         read_evidence(tmp_path)
