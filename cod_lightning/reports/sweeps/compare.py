@@ -184,14 +184,16 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
 
 def _cost_of(folder: Path) -> dict[str, float]:
     metrics, _ = read_metrics(folder)
-    sampled, trained = metrics.get("tokens/sampled", {}), metrics.get("tokens/trained", {})
+    sampled, trained, train_s = (metrics.get(name, {}) for name in ("tokens/sampled", "tokens/trained", "time/train_s"))
     played = metrics.get("time/wait_s") or metrics.get("time/rollout_s", {})
     once = {tokens: played.get(step, math.nan) for step, tokens in reversed(sampled.items())}  # of a rollout's updates
+    updates = 1 + max(sampled, default=math.nan)
     return {
-        "updates": len(sampled) or math.nan,
+        "updates": updates,
         "sampled_tokens": max(sampled.values(), default=math.nan),
         "trained_tokens": max(trained.values(), default=math.nan),
-        "train_s": sum(once.values()) + sum(metrics.get("time/train_s", {}).values()),
+        # trainer.log_every_n_steps may leave updates out
+        "train_s": sum(once.values()) + sum(train_s.values()) if len(train_s) == updates else math.nan,
     }
 
 
@@ -219,7 +221,8 @@ def _reference(cells: Sequence[_Cell], asked: str | None) -> _Cell:
     """The one cell that was asked for, by some of its overrides; the first one where nothing was."""
     if asked is None:
         return cells[0]
-    matching = [cell for cell in cells if set(asked.split(",")) <= set(cell.overrides) or asked == cell.label]
+    matching = [cell for cell in cells if asked == cell.label]
+    matching = matching or [cell for cell in cells if set(asked.split(",")) <= set(cell.overrides)]
     if len(matching) != 1:
         labels = "; ".join(cell.label for cell in cells)
         raise ConfigError("--reference", asked, f"one cell out of: {labels}", f"It fits {len(matching)}.")

@@ -213,6 +213,13 @@ def test_costs_come_from_the_metrics(root: Path) -> None:
     assert cost["train_s"] == 2 * 3.0 + 4 * 1.0, "a rollout counts once, whatever it is trained on"
 
 
+def test_where_some_updates_alone_are_logged_all_are_counted_and_seconds_are_left_open(root: Path) -> None:
+    for path in root.glob("episode-*/metrics.csv"):
+        path.write_text("step,tokens/sampled,time/rollout_s,time/train_s\n9,500,3,1\n19,1000,3,1\n")
+    cost = only(root)["cells"][0]["cost"]
+    assert (cost["updates"], cost["train_s"]) == (20.0, None)
+
+
 @pytest.mark.parametrize("content", [None, "step,tokens/sampled\n0,many\n", "step,tokens/sampled\n0,1e308\n"])
 def test_a_cost_that_no_run_can_have_is_left_open(root: Path, content: str | None) -> None:
     for path in root.glob("episode-*/metrics.csv"):
@@ -220,7 +227,7 @@ def test_a_cost_that_no_run_can_have_is_left_open(root: Path, content: str | Non
         if content is not None:
             path.write_text(content)
     cost = only(root)["cells"][0]["cost"]
-    assert (cost["sampled_tokens"], cost["trained_tokens"]) == (None, None)
+    assert (cost["sampled_tokens"], cost["trained_tokens"], cost["train_s"]) == (None, None, None)
     assert cost["updates"] is None or content == "step,tokens/sampled\n0,1e308\n"
     assert "| - | - |" in page(compare([root]), "the command")
 
@@ -359,6 +366,12 @@ def test_a_reference_that_is_not_one_cell_is_refused(root: Path, asked: str) -> 
         ConfigError, match=r"--reference is .* expected one cell out of: credit=episode; credit=trajectory"
     ):
         compare([root], asked)
+
+
+def test_a_reference_may_be_named_as_the_table_names_it_beside_cells_that_have_more(root: Path) -> None:
+    job(root, 1, 0.4, order=2, credit="episode", lr="0.1")
+    assert only(root, "credit=episode")["reference"] == "credit=episode"
+    assert only(root, "lr=0.1")["reference"] == "credit=episode, lr=0.1"
 
 
 def test_the_command_writes_json_and_page_without_running_anything(root: Path, capsys: Any) -> None:
