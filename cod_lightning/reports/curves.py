@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.records import number
 from cod_lightning.reports.suites import read_evaluation, run_names
 
@@ -115,7 +116,7 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
         x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
         found.setdefault(panel, []).append(Series(label, list(x), list(y)))
     order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
-    return {_TITLES.get(name, name): found[name] for name in order}, notes
+    return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
 
 
 def read_checkpoint_curves(folder: Path) -> Panels:
@@ -128,8 +129,8 @@ def read_checkpoint_curves(folder: Path) -> Panels:
         for at, suites in read_evaluation(folder)[1].items():
             run, updates = Path(at).parent.parent, re.search(r"update-(\d+)\.ckpt$", at)
             for name, record in suites.items() if updates else ():
-                for place, one in enumerate(record["positions"]):
-                    if one["reward"] is not None:
+                for place in shown_positions(len(record["positions"])):
+                    if (one := record["positions"][place])["reward"] is not None:
                         line = points.setdefault(str(name), {}).setdefault((run, place), {})
                         line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -144,6 +145,12 @@ def read_checkpoint_curves(folder: Path) -> Panels:
         for name, lines in points.items()
         if any(len(line) > 1 for line in lines.values())
     }
+
+
+def _some(lines: list[Series]) -> list[Series]:
+    """All lines of a panel; of the positions of a long pack those that tables show, since hundreds hide each other."""
+    by_position = lines[0].label.startswith("position ")
+    return [lines[place] for place in shown_positions(len(lines))] if by_position else lines
 
 
 def _placed(column: str) -> tuple[str, str]:

@@ -98,24 +98,53 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: P
     groups = [
         structs.replace(made, lifecycles=tuple(map(noting, made.lifecycles))) for made in varied_groups(2, 4, words=12)
     ]
-    page = opened(write_run(tmp_path / "run", groups, group_size=4))
+    long = group("long", [[True, False] * 32] * 2)
+    page = opened(write_run(tmp_path / "run", [*groups, long], group_size=4))
     page.set_viewport_size({"width": 390, "height": 844})
+    page.locator(".row").last.click()
+    assert page.locator(".siblings .dots").all_inner_texts() == ["32 of 64 solved"] * 2
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator(".row").first.click()
     assert page.locator(".scroll .unseen").count(), "a table with words for screen readers alone"
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    texts = "[...document.querySelectorAll('.chart text')].map((one) => one.getBoundingClientRect().height || 99)"
+    assert page.evaluate(f"Math.min(...{texts})") > 11
+    boxes = page.locator(".suite figure").last.locator("svg").first.locator("tspan")
+    right, left = (boxes.nth(place).bounding_box() for place in (0, 2))
+    assert right["x"] + right["width"] < left["x"]
 
 
-@pytest.mark.parametrize("width", [390, 1000, 1100, 1150, 1300])
-def test_on_any_screen_the_table_of_a_suite_of_four_tasks_is_shown_whole(opened: Opened, tmp_path, width) -> None:
-    folder = write_run(tmp_path / "run", GROUPS)
+def evaluated(folder: Path, times: int, **changed: Any) -> Path:
+    """The run, with suites of so many times as many positions, a further control, and these changes of their records."""
     results = json.loads((folder / "evaluation.json").read_text())
     for suite in results["suites"].values():
-        suite["positions"] *= 2
-        suite["controls"] = {name: positions * 2 for name, positions in suite["controls"].items()}
+        suite["positions"] *= times
+        suite["controls"] = {name: positions * times for name, positions in suite["controls"].items()}
+        suite["controls"]["warm_start_blanked"] = suite["positions"]
+        suite |= changed
     (folder / "evaluation.json").write_text(json.dumps(results))
-    page = opened(folder)
-    page.set_viewport_size({"width": width, "height": 900})
-    table = page.locator(".suite-table .scroll").first
-    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    return folder
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1100, 1150, 1300])
+def test_on_any_screen_the_tables_of_a_suite_of_four_tasks_are_shown_whole(opened: Opened, tmp_path, width) -> None:
+    runs = [evaluated(write_run(tmp_path / name, GROUPS), 2) for name in ("one", "two")]
+    for folders in (runs[:1], runs):
+        page = opened(*folders)
+        page.set_viewport_size({"width": width, "height": 900})
+        tables = page.locator(".suite-table .scroll")
+        hidden = tables.evaluate_all("all => all.map((table) => table.scrollWidth - table.clientWidth)")
+        assert hidden == [0] * len(folders)
+
+
+def test_marks_of_a_long_pack_stand_nearer_to_their_position_than_to_the_next(opened: Opened, tmp_path: Path) -> None:
+    page = opened(evaluated(write_run(tmp_path / "run", GROUPS), 64))
+    marks = (
+        "all => all.map((line) => [...line.querySelectorAll('circle')].map((one) => Number(one.getAttribute('cx'))))"
+    )
+    lines = page.locator("#evaluation figure").first.locator(".line").evaluate_all(marks)
+    assert len(lines) == 3
+    assert max(line[64] for line in lines) < min(line[65] for line in lines)
 
 
 def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -> None:
@@ -172,6 +201,19 @@ def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Op
     assert any(re.fullmatch(r"… \d+ lines more", text) for text in texts)
     assert not any(RAW.search(text) for text in texts)
     assert not list(picture.iter("script"))
+
+
+def test_the_axis_of_a_saved_lifecycle_says_what_its_lines_stand_at(opened: Opened, tmp_path: Path) -> None:
+    (life,) = group("a", [[True, False]]).lifecycles
+    rewards = iter((1.5, 0.0, -0.25))
+    episodes = tuple(structs.replace(one, reward=next(rewards)) for one in life.episodes)
+    made = structs.replace(group("a", [[True, False]]), lifecycles=(structs.replace(life, episodes=episodes),))
+    page = opened(write_run(tmp_path / "run", [made]))
+    with page.expect_download() as download:
+        page.locator(".details header a").nth(1).click()
+    picture = ElementTree.parse(download.value.path()).getroot()
+    texts = {one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"1.5", "\u22120.25"} <= texts
 
 
 def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines(
@@ -358,8 +400,12 @@ def test_everything_is_reached_with_the_keyboard(opened: Opened, tmp_path: Path)
 
 
 def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
-    page = opened(*(write_run(tmp_path / name, GROUPS, lr=lr) for name, lr in (("one", 0.1), ("two", 0.2))))
+    one, two = (write_run(tmp_path / name, GROUPS, lr=lr) for name, lr in (("one", 0.1), ("two", 0.2)))
+    page = opened(one, evaluated(two, 1, packs=80, checkpoint="two/checkpoints/last.ckpt"))
     assert page.locator(".suite").count() == 1
+    titles = page.locator(".suite h3, .suite h4").all_inner_texts()
+    its = "80 packs of 2 from words, by two/checkpoints/last.ckpt"
+    assert titles == ["held_out", "one: 50 packs of 2 from words", f"two: {its}"]
     tables = [page.locator(".suite-table").nth(index).bounding_box() for index in (0, 1)]
     assert tables[0]["y"] == tables[1]["y"]
     assert page.locator(".panels .chart").last.locator(".line").count() == 2

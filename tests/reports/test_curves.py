@@ -45,6 +45,14 @@ def test_position_ten_comes_after_nine_and_pass_at_1_and_at_k_are_lines_of_one_t
     assert [(line.label, line.y) for line in lines] == [("k = 1", [0.4]), ("k = 8", [0.9])]
 
 
+def test_of_a_long_pack_the_first_positions_have_lines_and_then_doublings(tmp_path):
+    names = [f"val/success/position_{n}" for n in range(256)] + [f"faults/{n}" for n in range(9)]
+    (tmp_path / "metrics.csv").write_text(f"step,{','.join(names)}\n0{',0.5' * len(names)}\n")
+    success, faults = read_curves(tmp_path)[0].values()
+    assert [line.label for line in success] == [f"position {n}" for n in (0, 1, 2, 3, 7, 15, 31, 63, 127, 255)]
+    assert len(faults) == 9
+
+
 def test_a_name_may_hold_more_digits_than_python_reads(tmp_path):
     (tmp_path / "metrics.csv").write_text(f"step,a{'1' * 5_000},a{'1' * 4_999}2,a3\n0,1,2,3\n")
     assert [line.y for (line,) in read_curves(tmp_path)[0].values()] == [[3], [1], [2]]

@@ -32,7 +32,7 @@ function extent(values, fixed) {
 }
 
 // `lines`: {label, x, y, ci95, n, colour, dash, marks, bare (no stroke), faint, strong}; the first lies on top. Options: title, xLabel,
-// range, large (marks side by side at whole x), names (of the whole x, in place of numbers), mark ({x, label}, a line from top to bottom).
+// range, large (marks side by side at whole x), names (of the whole x, in place of numbers, each in lines), mark ({x, label}, a line from top to bottom).
 function chart(lines, { title, xLabel, range, large, names, mark }) {
   const [WIDE, HIGH] = large ? [540, 310] : [330, 200];
   const drawn = lines.filter((line) => line.y.some((y) => y !== null));
@@ -45,17 +45,17 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   if (x0 === x1 || names) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   const [y0, y1] = extent(allY, range), margin = large ? 18 : 0;
   const labels = ticks(y0, y1).map((y) => [y, axisNumber(y, y1 - y0)]);
-  const LEFT = Math.max(46, 14 + 7 * Math.max(...labels.map(([, text]) => text.length)));
+  const LEFT = Math.max(46, 14 + (large ? 10 : 7) * Math.max(...labels.map(([, text]) => text.length)));
   const px = (x) => LEFT + margin + ((x - x0) / (x1 - x0)) * (WIDE - LEFT - RIGHT - 2 * margin);
   const py = (y) => HIGH - BOTTOM - ((y - y0) / (y1 - y0)) * (HIGH - TOP - BOTTOM);
   const label = `${title}: ${drawn.map((line) => line.label).filter(Boolean).join("; ")}. Arrow keys read the values.`;
-  const picture = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": label, tabindex: 0 });
+  const picture = svg("svg", { class: large ? "large" : null, viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": label, tabindex: 0 });
   for (const [y, text] of labels) {
     picture.append(svg("line", { class: y === 0 && y0 < 0 ? "rule zero" : "rule", x1: LEFT, x2: WIDE - RIGHT, y1: py(y), y2: py(y) }));
     picture.append(svg("text", { x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, text));
   }
   for (const x of ticks(x0, x1, true).filter((one) => one >= x0 && one <= x1))
-    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, names ? names[x] : axisNumber(x, x1 - x0)));
+    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, names ? names[x].map((line, at) => svg("tspan", { x: px(x), dy: 15 * at }, line)) : axisNumber(x, x1 - x0)));
   if (mark) {
     picture.append(svg("line", { class: "mark", x1: px(mark.x), x2: px(mark.x), y1: TOP, y2: HIGH - BOTTOM }));
     picture.append(svg("text", { x: px(mark.x) + 5, y: HIGH - BOTTOM - 6 }, mark.label));
@@ -63,10 +63,10 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   picture.append(svg("text", { class: "axis", x: (LEFT + WIDE) / 2, y: HIGH - 2, "text-anchor": "middle" }, xLabel));
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: HIGH - BOTTOM, x1: -9, x2: -9 });
   picture.append(cursor);
-  const aside = names ? 22 : large ? Math.min(3.5, 26 / drawn.length) : 0;
+  const aside = names ? 22 : large ? Math.min(3.5, 26 / drawn.length, (0.8 * (px(1) - px(0))) / drawn.length) : 0;
   drawn.map((line, index) => lineOf(line, px, py, (index - (drawn.length - 1) / 2) * aside)).reverse().forEach((line) => picture.append(line));
   const readout = h("p", { class: "readout", "aria-live": "polite" });
-  readAlong(picture, cursor, readout, drawn, px, WIDE, (x) => (names ? names[x] : `${xLabel.split(",")[0]} ${x}`));
+  readAlong(picture, cursor, readout, drawn, px, WIDE, (x) => (names ? names[x].join(" ") : `${xLabel.split(",")[0]} ${x}`));
   put(caption, {}, [" ", savedAs(title, "svg", () => pictureOf(title, picture, drawn, WIDE, HIGH))]);
   return put(figure, {}, [picture, readout]);
 }

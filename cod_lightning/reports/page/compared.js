@@ -34,6 +34,6 @@ function recoveryLines(one, several) {
 function changeChart(here, several) {
   const lines = here.filter((one) => one.suite.recovery).map((one) => ownLine(one, several, { ...one.suite.recovery.differences, x: [0, 1], bare: true }));
   const title = "What the change does to the trained policy's success, paired within packs";
-  const names = ["first task after − last before", "last task of the pack − first after"];
+  const names = [["first task after", "− last before"], ["last task of the pack", "− first after"]];
   return lines.length ? chart(lines, { title, xLabel: "", range: [-0.1, 0.1], large: true, names }) : null;
 }

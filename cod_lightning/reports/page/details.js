@@ -142,5 +142,13 @@ class Details {
 }
 
 const block = (title, ...children) => h("section", { class: "block" }, h("h4", {}, title), children);
-const dots = (life) => h("span", { class: "dots" }, life.episodes.filter((one) => one.kind === "solve").map((one) => h("i", { class: outcomeOf(one), title: OUTCOMES[outcomeOf(one)] })),
-  h("span", { class: "unseen" }, life.episodes.filter((one) => one.kind === "solve").map((one) => OUTCOMES[outcomeOf(one)]).join(", ")));
+
+const MOST_DOTS = 16;
+
+// A dot for each task; of a long pack how many were solved.
+function dots(life) {
+  const outcomes = life.episodes.filter((one) => one.kind === "solve").map(outcomeOf);
+  if (outcomes.length > MOST_DOTS) return h("span", { class: "dots" }, `${outcomes.filter((one) => one === "solved").length} of ${outcomes.length} solved`);
+  return h("span", { class: "dots" }, outcomes.map((one) => h("i", { class: one, title: OUTCOMES[one] })),
+    h("span", { class: "unseen" }, outcomes.map((one) => OUTCOMES[one]).join(", ")));
+}

@@ -29,7 +29,7 @@ function drawEvaluation(section, runs) {
     const picture = chart(lines, { title: "Success by position in the pack, with 95 % intervals over hidden rules", xLabel: "position", range: [0, 1], large: true });
     put(section, {}, [
       h("article", { class: "suite" },
-        h("h3", {}, name, h("span", { class: "faint" }, ` ${here[0].suite.title}`)),
+        h("h3", {}, name, several ? null : h("span", { class: "faint" }, ` ${here[0].suite.title}`)),
         h("div", { class: several ? "suite-body several" : "suite-body" },
           h("div", { class: "suite-chart" }, several ? [picture, regretChart(here, several), legend(lines)] : [picture, legend(lines), regretChart(here, several)]),
           h("div", { class: "tables" }, here.map((one) => suiteTable(one, several)))),
@@ -60,7 +60,7 @@ function suiteTable({ run, index, suite }, several) {
   const positions = suite.rows[0].success.map((_, position) => position);
   const cells = (row) => positions.map((at) => h("td", { title: counted(row.n[at], "lifecycle") }, h("b", {}, shown(row.success[at])), h("span", { class: "ci" }, interval(row.success_ci95[at]))));
   return h("div", { class: "suite-table" },
-    several ? h("h4", {}, swatch(index), run.name) : null,
+    several ? h("h4", {}, swatch(index), `${run.name}: ${suite.title}`) : null,
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Success by position" },
       h("table", {},
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "policy"), positions.map((at) => h("th", { scope: "col" }, at ? at : "position 0")), h("th", { scope: "col" }, "mean"), h("th", { scope: "col" }, "gain"))),

@@ -34,7 +34,7 @@ function stripOf(life, pack, facts, text) {
   const rewards = solves.map((one) => one.reward), lowest = Math.min(0, ...rewards.filter((one) => one !== null)), highest = Math.max(1, ...rewards);
   const height_of = (reward) => top + 16 + STRIP.curve * (1 - (reward - lowest) / (highest - lowest));
   const middle = (at) => left(at) + STRIP.column / 2 - 12;
-  for (const value of [lowest, highest]) picture.append(svg("line", { class: "rule", x1: 24, x2: width - 24, y1: height_of(value), y2: height_of(value) }), svg("text", { x: 4, y: height_of(value) + 4 }, shown(value, 0)));
+  for (const value of [lowest, highest]) picture.append(svg("line", { class: "rule", x1: 24, x2: width - 24, y1: height_of(value), y2: height_of(value) }), svg("text", { x: 4, y: height_of(value) + 4 }, axisNumber(value, highest - lowest)));
   const known = solves.map((one, at) => [one, at]).filter(([one]) => one.reward !== null);
   if (known.length) picture.append(svg("path", { class: "stroke strip-curve", d: `M${known.map(([one, at]) => `${middle(at)} ${height_of(one.reward)}`).join("L")}` }));
   for (const [one, at] of known) picture.append(svg("circle", { class: `strip-dot ${outcomeOf(one)}`, cx: middle(at), cy: height_of(one.reward), r: 5 }));
