@@ -23,7 +23,7 @@ _NAMES = {
 }
 """What tables, curves and pages call a condition."""
 _FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.WARM_START_BLANKED)
-_WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
+_WARM_START = re.compile(r"warm_start(?:_t([0-9.e+-]+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,11 @@ def sentences(record: SuiteRecord) -> list[str]:
     paired = record["paired"]
     found = [*_training_adds(record), _gain(record)]
     if (deviation := paired["blanked_max_deviation"]) is not None:
-        gain, ci95, first = record["cod_gain"], paired["gain_ci95"], record["positions"][0]["success"] or 0.0
-        rise = max(one["success"] or 0.0 for one in record["controls"]["blanked_context"]) - first
-        helped = gain is not None and ci95 is not None and _sign(ci95) == 1 and rise > gain / 2
+        gain, ci95, start = record["cod_gain"], paired["gain_ci95"], record["positions"][0]
+        highest = max(record["controls"]["blanked_context"], key=lambda one: one["success"] or 0.0)
+        rise = (highest["success"] or 0.0) - (start["success"] or 0.0)
+        apart = (highest["success_ci95"] or [0.0])[0] > (start["success_ci95"] or [1.0])[-1]
+        helped = gain is not None and ci95 is not None and _sign(ci95) == 1 and rise > gain / 2 and apart
         where = f"is up to {rise:.3f} above" if helped else f"stays within {deviation:.3f} of"
         beside = ", more than half of the gain: something other than the context helps, too" if helped else ""
         found.append(f"With a blanked context success {where} the trained policy's at position 0{beside}.")

@@ -63,6 +63,12 @@ def test_main_rows_are_shown_with_the_best_warm_start_marked_and_the_rest_is_fol
     assert "memoryless" in " ".join(text.split())
 
 
+def test_a_warm_start_that_is_nearly_greedy_is_one_too() -> None:
+    text = rendered(results_of(play(Suite(name="heldout", warm_start_temperatures=(1e-5, 0.5)))), 100)
+    assert "warm start T=0.5 *" in text
+    assert "Also played, mean over positions: warm start T=1e-05 0." in text
+
+
 def test_a_long_pack_shows_first_positions_and_then_doublings(results: Results) -> None:
     long = results["suites"]["heldout"].copy()
     long["positions"] = long["positions"] * 8
@@ -151,17 +157,28 @@ def test_a_claim_goes_as_far_as_its_interval(results: Results, place: int, chang
 
 
 @each(
-    ("moved", "claim"),
-    [(0.05, "stays within 0.050"), (0.3, "up to 0.300 above"), (-0.3, "stays within 0.300")],
+    ("moved", "width", "claim"),
+    [
+        (0.05, 0.02, "stays within 0.050"),
+        (0.3, 0.1, "up to 0.300 above"),
+        (0.3, 0.2, "stays within 0.300"),
+        (-0.3, 0.1, "stays within 0.300"),
+    ],
 )
-def test_a_rise_without_the_context_is_named_where_the_policy_gains(results, moved, claim):
-    """A fall below position 0 is no help from elsewhere, however deep."""
+def test_a_rise_without_the_context_is_named_where_the_policy_gains(results, moved, width, claim):
+    """A fall below position 0 is no help from elsewhere, however deep, nor is a rise that may be chance."""
+
+    def at(success: float, one: Any) -> Any:
+        return {**one, "success": success, "success_ci95": [success - width, success + width]}
+
     record = results["suites"]["heldout"]
     first = record["positions"][0]["success"]
-    blanked = [{**one, "success": first + moved * n / 3} for n, one in enumerate(record["positions"])]
+    positions = [at(first, record["positions"][0]), *record["positions"][1:]]
+    blanked = [at(first + moved * n / 3, one) for n, one in enumerate(positions)]
     gaining = {"gain_ci95": [0.4, 0.6], "blanked_max_deviation": abs(moved)}
     controls = {**record["controls"], "blanked_context": blanked}
-    assert claim in sentences(paired(record, **gaining) | {"cod_gain": 0.5, "controls": controls})[2]
+    record = paired(record, **gaining) | {"cod_gain": 0.5, "positions": positions, "controls": controls}
+    assert claim in sentences(record)[2]
 
 
 @each(
