@@ -155,11 +155,13 @@ def read_evidence(folder: Path) -> Evidence:
         expected = "the folder of a training, with metrics.csv or lifecycles/train.jsonl"
         remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
         raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
+    groups = list(chain.from_iterable(map(_ends, filter(Path.is_file, lives))))
     return Evidence(
         folder=folder,
         config=read_settings(folder)[0],
-        metrics=read_metrics(folder)[0],
-        groups=list(chain.from_iterable(map(_ends, filter(Path.is_file, lives)))),
+        # of a run without loggers, lifecycles say what is late
+        metrics=read_metrics(folder)[0] or {"step": {one.step: one.step for one in groups}},
+        groups=groups,
         suites=read_evaluation(folder)[0],
     )
 

@@ -292,6 +292,14 @@ def test_the_doctor_says_what_it_could_not_read(tmp_path, capsys):
     assert "note: 1 rows of metrics.csv have no step" in said
 
 
+def test_of_a_run_without_metrics_the_last_quarter_of_its_lifecycles_is_late(tmp_path):
+    for step in range(0, 40, 4):
+        transcript.write(tmp_path / "lifecycles" / "train.jsonl", [group(f"p{step}", MIXED)], step=step)
+    run = read_evidence(tmp_path)
+    assert run.num_updates == 37
+    assert [one.step for one in run.late_groups] == [28, 32, 36]
+
+
 def test_a_run_of_a_config_that_this_version_refuses_is_examined_all_the_same(tmp_path, capsys):
     (tmp_path / "config.yaml").write_text("data: {key_of_another_version: 1}")
     transcript.write(tmp_path / "lifecycles" / "train.jsonl", [group("p", MIXED)], step=0)
