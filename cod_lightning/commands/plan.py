@@ -52,7 +52,9 @@ def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: in
             what = f"rollouts of {tasks:,} tasks until {budget:,} tokens are sampled"
             return f"Time: {what}; for hours give --pace.KEY (see --pace.help)."
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
-    num_rollouts, num_validations = math.ceil(least), math.ceil(least / per_epoch)
+    num_rollouts = math.ceil(least)
+    every = math.inf if trainer.limit_val_batches == 0 else trainer.check_val_every_n_epoch or 1
+    num_validations = int(math.ceil(least / per_epoch) // every)
     if pace is None:
         return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give --pace.KEY (see --pace.help)."
     task_s = pace.sampled_tokens_per_task / pace.sampled_tokens_per_s

@@ -234,6 +234,10 @@ def test_hours_come_from_the_speeds_that_are_given(checkpoints, capsys):
     assert conditions == pytest.approx(round(conditions), rel=0.02)
     seconds = 1000 * (256 * 500 / 1000 + 256 * 2000 / 4000) + 10 * 64 * 4 * 0.5 + 4000 * 0.5 * round(conditions)
     assert hours == pytest.approx(seconds / 3600, abs=0.06)
+    for key, value, number in (("limit_val_batches", "0", 0), ("check_val_every_n_epoch", "3", 3)):
+        rare = (f"--trainer.{key}", value)
+        _, more = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], *speeds, *per_task, *rare)
+        assert f"; {number} validations of " in more
     warm = ("--warm_start.num_updates", "5")
     _, more = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], *speeds, *per_task, *warm)
     again = int(re.findall(r"([\d,]+) min for suites", more)[0].replace(",", "")) * 60 / (500 * 8 * 0.5)
