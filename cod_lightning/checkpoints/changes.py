@@ -12,7 +12,7 @@ from cod_lightning.seeds import derive_seed
 
 _FREE = (
     "accept_changes", "best_metric", "checkpoint_every", "ckpt_path", "keep_best", "keep_checkpoints", "overwrite", "torch_threads",
-    "data.baseline",
+    "sampled_token_budget", "data.baseline",
     "data.deadlines.", "data.max_failed_fraction", "data.suites", "trainer.accelerator", "trainer.barebones", "trainer.benchmark",
     "trainer.callbacks", "trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices",
     "trainer.enable_", "trainer.fast_dev_run", "trainer.limit_test_batches", "trainer.log",

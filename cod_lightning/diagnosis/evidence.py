@@ -109,7 +109,8 @@ class Evidence:
         if (gained := self.last_gain) is not None and gained >= _STILL_RISING:
             found.append(
                 f"Success on validation packs rose by {gained:+.3f} from the last validation but one to the last: the training "
-                "may have ended early, and goes on with --ckpt_path last and a larger trainer.max_epochs."
+                "may have ended early, and goes on with --ckpt_path last and a larger trainer.max_epochs, trainer.max_steps or "
+                "sampled_token_budget."
             )
         return "\n".join(found)
 

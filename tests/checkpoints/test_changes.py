@@ -19,6 +19,7 @@ from tests.cases import each
 
 CONFIG = {
     "seed_everything": 1,
+    "sampled_token_budget": None,
     "trainer": {"max_epochs": 3, "devices": 1, "precision": None, "logger": None},
     "model": {
         "lr": 0.002,
@@ -58,7 +59,8 @@ def changed(**values) -> str:
 
 
 def test_how_long_where_and_what_is_logged_may_change(tmp_path, capsys):
-    config = changed(trainer__max_epochs=9, trainer__logger=False, trainer__devices="auto", data__suites=None)
+    lengths = {"trainer__max_epochs": 9, "sampled_token_budget": 1000}
+    config = changed(**lengths, trainer__logger=False, trainer__devices="auto", data__suites=None)
     check_changes(read_checkpoint(kept(tmp_path)), config, 1, accepted=False)
     assert capsys.readouterr().err == ""
 
