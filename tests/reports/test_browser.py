@@ -285,6 +285,21 @@ def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path
     assert context.locator("ins").all_inner_texts() == ["1=up", "2=down", "now all new"]
 
 
+def test_an_update_that_was_refused_in_part_is_told_from_one_that_did_not_parse(opened: Opened, tmp_path: Path) -> None:
+    solve, update, later = GROUPS[0].lifecycles[0].episodes
+    lives = []
+    for sibling, parsed in enumerate((True, False)):
+        refused = structs.replace(update, success=parsed, feedback="there is no entry 7")
+        lives.append(Lifecycle(pack_id="a", sibling=sibling, episodes=(solve, refused, later)))
+    page = opened(write_run(tmp_path / "run", [structs.replace(GROUPS[0], lifecycles=tuple(lives))]))
+    heads = []
+    for row in range(2):
+        page.locator(".row").nth(row).click()
+        page.locator(".episode").nth(1).click()
+        heads.append(page.locator("#episode h4").last.inner_text())
+    assert heads == ["What was refused, and why", "Why the context did not parse"]
+
+
 def test_of_an_endpoint_of_which_no_log_prob_is_known_none_is_shown(opened: Opened, tmp_path: Path) -> None:
     def asked(life: Lifecycle) -> Lifecycle:
         turns = (turn("go left", (0.0, 0.0, 0.0)),)

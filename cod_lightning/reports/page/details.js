@@ -98,7 +98,7 @@ class Details {
     if (tab.offsetLeft < this.tabs.scrollLeft || tab.offsetLeft + tab.offsetWidth > this.tabs.scrollLeft + this.tabs.clientWidth)
       this.tabs.scrollLeft = tab.offsetLeft - 40;
     refill(this.panel, this.facts(one), one.changes ? this.update(one) : this.solve(one), this.turns(one),
-      one.feedback ? block(one.kind === "solve" ? "Feedback of the environment" : "Why the context did not parse", h("p", { class: "said" }, this.text(one.feedback))) : null,
+      one.feedback ? block(one.kind === "solve" ? "Feedback of the environment" : one.success ? "What was refused, and why" : "Why the context did not parse", h("p", { class: "said" }, this.text(one.feedback))) : null,
       one.error ? block("Error", h("p", { class: "said error" }, this.text(one.error))) : null);
   }
 
