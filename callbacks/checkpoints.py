@@ -205,7 +205,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         free = shutil.disk_usage(self.folder.path).free
         return (
             f"no room for a checkpoint in {self.folder.path}: it needs {needed:,} bytes, and {free:,} are free. Those of "
-            "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path last."
+            "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path auto."
         )
 
 
