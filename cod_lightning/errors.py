@@ -142,6 +142,10 @@ class GivenUp(BaseException):
     """The rollout was cancelled; no `Exception`, so that no episode takes it for a fault."""
 
 
+class ReaderEnded(SystemExit):
+    """What the output was piped to, such as `head`, has ended, and the command ends with it."""
+
+
 class Stopped(SystemExit):
     """A signal asked the run to end, and it did so where it can go on; a `SystemExit`, so that nothing takes it for a failure.
 
@@ -235,7 +239,7 @@ def note_fault(error: BaseException) -> None:
 
 
 def ends_the_run(error: BaseException) -> bool:
-    """Whether it comes from outside the rollout: a signal, a cancellation of this task, a key that is refused."""
+    """Whether it comes from outside the rollout: a signal, a cancellation of this task, a key that is refused, a closed pipe."""
     if isinstance(error, asyncio.CancelledError):
         try:
             task = asyncio.current_task()
@@ -247,4 +251,4 @@ def ends_the_run(error: BaseException) -> bool:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         return trace is not None and trace.tb_frame.f_code.co_name == "_on_sigint"
-    return isinstance(error, EngineRefused | GivenUp | Stopped)
+    return isinstance(error, EngineRefused | GivenUp | ReaderEnded | Stopped)

@@ -4,6 +4,7 @@
 since colours and live displays are escape sequences themselves.
 """
 
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import IO, Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+from cod_lightning.errors import ReaderEnded
 from cod_lightning.markdown import visible
 
 
@@ -32,6 +34,13 @@ class Screen(Console):
     @file.setter
     def file(self, new_file: IO[str]) -> None:
         self._file = new_file
+
+    def on_broken_pipe(self) -> None:
+        """End the command, also from within a rollout; rich has let go of the pipe."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise ReaderEnded(128 + signal.SIGPIPE) from None
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich renders it, without links and control characters."""

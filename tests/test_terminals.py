@@ -9,6 +9,7 @@ import time
 import pytest
 
 from cod_lightning import cli
+from tests.cases import each
 from tests.command_line import ROOT
 
 
@@ -19,8 +20,14 @@ def started(*argv, **environment):
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings)
 
 
-def test_a_reader_that_ends_early_leaves_no_traceback():
-    with started("--help") as process:
+PLAY = ["play", "--env", "levers", "--policy", "oracle", "--num_tasks", "400"]
+
+
+@each(("argv", "num_lines"), [(["--help"], 0), (PLAY, 0), (PLAY, 1)])  # a pipe holds less than 400 tasks
+def test_a_reader_that_ends_early_leaves_no_traceback(argv, num_lines):
+    with started(*argv) as process:
+        for _ in range(num_lines):
+            process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
