@@ -18,7 +18,7 @@ from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.commands.shipped import CLASS_KEYS
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, in_a_line
-from cod_lightning.files import locked, write_whole
+from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
 _ABOUT = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
@@ -65,6 +65,8 @@ def run(argv: Sequence[str]) -> int:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
+    if options.results is not None:
+        _stem(options, root)  # before the jobs, which may take a night
     jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
     if options.print_jobs:
         for job in jobs:
@@ -201,6 +203,13 @@ def _failures(jobs: Sequence[Job]) -> int:
     return int(bool(wrong))
 
 
+def _stem(options: Any, root: Path) -> Path:
+    """What the names of the files with the comparison begin with. Raises `ConfigError` where they cannot be written."""
+    stem: Path = options.results or root / "sweep_results"
+    check_folder(stem.absolute().parent, "--results")
+    return stem
+
+
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Table
@@ -209,7 +218,7 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     from cod_lightning.reports.sweeps.page import page, summary
     from cod_lightning.terminal import Screen
 
-    stem: Path = options.results or roots[0] / "sweep_results"
+    stem = _stem(options, roots[0])
     sweeps = compare([root.resolve() for root in roots], options.reference)
     write_results(stem.with_name(f"{stem.name}.json"), sweeps)
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])

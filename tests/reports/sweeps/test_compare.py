@@ -382,6 +382,17 @@ def test_the_command_writes_json_and_page_without_running_anything(root: Path, c
     assert "credit=trajectory" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("argv", [["--table", "ROOT"], ["--config", "smoke", "--out", "ROOT"]])
+def test_results_that_cannot_be_written_are_refused_before_anything_is_done(root: Path, argv, capsys: Any) -> None:
+    (root / "file").touch()
+    line = [str(root) if word == "ROOT" else word for word in argv]
+    assert main(["sweep", *line, "--results", str(root / "file" / "ablations")]) == 2
+    said = capsys.readouterr()
+    assert "--results is " in said.err
+    assert "checking" not in said.err
+    assert said.out == ""
+
+
 def test_a_folder_without_jobs_is_a_mistake_in_one_line(tmp_path: Path, capsys: Any) -> None:
     assert main(["sweep", "--table", str(tmp_path)]) == 2
     assert "expected the folder of a sweep" in capsys.readouterr().err
