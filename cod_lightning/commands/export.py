@@ -23,6 +23,7 @@ from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError
+from cod_lightning.files import check_folder
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
@@ -94,6 +95,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     out = out.resolve()
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ConfigError("--out", out, "a new or empty folder", "Name another one.")
+    check_folder(out.parent, "--out")
     draft = out.with_name(f".{out.name}.{os.getpid()}.part")
     draft.mkdir(parents=True)
     try:

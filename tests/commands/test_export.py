@@ -131,6 +131,8 @@ def test_a_folder_with_something_in_it_is_kept(run, out, capsys):
     (out / "thesis.txt").write_text("years")
     assert export(run, out) == 2
     assert "expected a new or empty folder" in capsys.readouterr().err
+    assert export(run, out / "thesis.txt" / "model") == 2
+    assert f"--out is {out / 'thesis.txt'}; expected a folder." in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["thesis.txt"]
     (out / "thesis.txt").unlink()
     assert export(run, out) == 0
