@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.errors import Stopped
+from cod_lightning.errors import ReaderEnded, Stopped
 from cod_lightning.process_memory import give_back, resident
 from cod_lightning.rewards.base import compared
 from cod_lightning.rollout.deadlines import Liveness
@@ -23,6 +23,8 @@ from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 
+_ENDS = ReaderEnded, Stopped, KeyboardInterrupt
+"""What ends a run without a word."""
 _LOOK_S, _AWAKE_S, _STOP_S = 0.05, 0.5, 1.0
 _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
@@ -53,20 +55,20 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner() as runner:
         try:
             runner.run(main)
-        except (Stopped, KeyboardInterrupt):
+        except _ENDS:
             loop = runner.get_loop()
             loop.set_exception_handler(lambda loop, context: None)
             while tasks := asyncio.all_tasks(loop):
                 for task in tasks:
                     task.cancel()
-                with contextlib.suppress(Stopped, KeyboardInterrupt):  # a world that does not close is cancelled again
+                with contextlib.suppress(*_ENDS):  # a world that does not close is cancelled again
                     loop.run_until_complete(asyncio.wait(tasks, timeout=_STOP_S))
             raise
 
 
 def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Report what a task raised that was no longer awaited; a signal that ends the run is its own message."""
-    if not isinstance(context.get("exception"), Stopped | KeyboardInterrupt):
+    if not isinstance(context.get("exception"), _ENDS):
         loop.default_exception_handler(context)
 
 

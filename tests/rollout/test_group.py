@@ -15,11 +15,12 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import Stopped
+from cod_lightning.errors import ReaderEnded, Stopped
 from cod_lightning.models import TinyPolicy
 from cod_lightning.process_memory import resident
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.group import collected_by_growth
+from tests.cases import each
 from tests.stubs import FunctionEngine
 from tests.word_play import play
 
@@ -142,19 +143,22 @@ class WaitingEngine(FunctionEngine):
 
 
 class SignalledLevers(Levers):
-    """A signal comes during the twentieth pull of all."""
+    """A signal comes during the twentieth pull of all, or the output's reader ends."""
 
     pulls = 0
+    raises: SystemExit
 
     def step(self, action):
         SignalledLevers.pulls += 1
         if SignalledLevers.pulls == 20:
-            raise Stopped(signal.SIGINT)
+            raise SignalledLevers.raises
         return super().step(action)
 
 
-def test_a_signal_within_a_lifecycle_ends_a_rollout_without_a_word(caplog, capsys):
-    with pytest.raises(Stopped):
+@each("ending", [Stopped(signal.SIGINT), ReaderEnded(141)])
+def test_a_signal_within_a_lifecycle_ends_a_rollout_without_a_word(ending, caplog, capsys):
+    SignalledLevers.pulls, SignalledLevers.raises = 0, ending
+    with pytest.raises(type(ending)):
         pulled(SignalledLevers(protocol="compact"), WaitingEngine, num_packs=4, num_siblings=4)
     gc.collect()
     assert not caplog.records
