@@ -5,7 +5,8 @@ from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.evaluation.view import with_interval
 
 CAVEAT = (
-    "Intervals are 95 %, over hidden rules with their packs, each by itself; they do not cover other training seeds."
+    "Intervals are 95 %, over hidden rules with their packs (over packs where all hide one rule), each by itself; they do not "
+    "cover other training seeds."
 )
 
 

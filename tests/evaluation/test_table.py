@@ -198,6 +198,9 @@ def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Res
     record: Any = results["suites"]["heldout"]
     assert f"{NUM_PACKS} packs of 4" in rendered({"suites": {"a": record}}, 100)
     assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+    alike = rendered({"suites": {"a": record | {"rules": 1}}}, 200)
+    assert f"{NUM_PACKS} packs (1 hidden rule) of 4" in alike
+    assert "over packs where all hide one rule" in alike, "as in a Gymnasium environment without groups"
 
 
 def test_that_references_were_played_on_fewer_packs_is_said(results: Results) -> None:

@@ -26,7 +26,7 @@ function drawEvaluation(section, runs) {
   for (const name of names) {
     const here = runs.map((run, index) => ({ run, index, suite: run.suites[name] })).filter((one) => one.suite);
     const lines = here.flatMap((one) => suiteLines(one, several));
-    const picture = chart(lines, { title: "Success by position in the pack, with 95 % intervals over hidden rules", xLabel: "position", range: [0, 1], large: true });
+    const picture = chart(lines, { title: "Success by position in the pack, with 95 % intervals", xLabel: "position", range: [0, 1], large: true });
     put(section, {}, [
       h("article", { class: "suite" },
         h("h3", {}, name, several ? null : h("span", { class: "faint" }, ` ${here[0].suite.title}`)),
