@@ -92,9 +92,8 @@ def so_far(task: Task) -> str:
     done = f"{int(task.completed):,}" + ("" if task.total is None else f"/{int(task.total):,}")
     passed = task.completed - task.fields["first"]
     spent = task.elapsed or 0.0 if task.finished_time is None else task.finished_time
-    left = (
-        "" if task.total is None or passed <= 0 else f", {clock(spent / passed * (task.total - task.completed))} left"
-    )
+    to_do = 0.0 if task.total is None else max(0.0, task.total - task.completed)  # a program may solve more
+    left = "" if task.total is None or passed <= 0 else f", {clock(spent / passed * to_do)} left"
     return f"{done} {task.fields['unit']}  {clock(spent)}{left}"
 
 

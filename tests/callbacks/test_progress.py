@@ -132,6 +132,10 @@ def test_time_left_is_reckoned_from_where_this_process_began() -> None:
     display.tasks[0].start_time -= 20
     display.update(display.tasks[0].id, completed=60)
     assert display.so_far("fit") == "60/100 updates  0:20, 1:20 left"
+    display.begin("rollout", "tasks", 32)  # each of which the program solves twice
+    display.tasks[1].start_time -= 20
+    display.advance(display.bars["rollout"], 48)
+    assert display.so_far("rollout") == "48/32 tasks  0:20, 0:00 left"
 
 
 def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
