@@ -416,11 +416,11 @@ def test_everything_is_reached_with_the_keyboard(opened: Opened, tmp_path: Path)
 
 def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
     one, two = (write_run(tmp_path / name, GROUPS, lr=lr) for name, lr in (("one", 0.1), ("two", 0.2)))
-    page = opened(one, evaluated(two, 1, packs=80, checkpoint="two/checkpoints/last.ckpt"))
+    name = f"two/checkpoints/{'a' * 60}.ckpt"
+    page = opened(one, evaluated(two, 1, packs=80, checkpoint=name))
     assert page.locator(".suite").count() == 1
     titles = page.locator(".suite h3, .suite h4").all_inner_texts()
-    its = "80 packs of 2 from words, by two/checkpoints/last.ckpt"
-    assert titles == ["held_out", "one: 50 packs of 2 from words", f"two: {its}"]
+    assert titles == ["held_out", "one: 50 packs of 2 from words", f"two: 80 packs of 2 from words, by {name}"]
     tables = [page.locator(".suite-table").nth(index).bounding_box() for index in (0, 1)]
     assert tables[0]["y"] == tables[1]["y"]
     assert page.locator(".panels .chart").last.locator(".line").count() == 2
@@ -428,6 +428,8 @@ def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
     assert re.search(r"model\.lr\s+0\.1\s+0\.2", page.locator(".settings").inner_text())
     page.locator("select[name=run]").select_option("1")
     assert page.locator(".count").inner_text() == "4 of 8 lifecycles"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
