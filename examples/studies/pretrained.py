@@ -48,11 +48,11 @@ def of_the_gpu() -> dict[str, Any]:
     return json.loads((RESULTS / "gpu.json").read_text())
 
 
-def curves(found: dict[str, Any], suite: str) -> Curves:
-    """The rows of a suite; the random twin, which solves nothing, is left out."""
+def curves(found: dict[str, Any]) -> Curves:
+    """The rows of packs never seen; the random twin, which solves nothing, is left out."""
     made: Curves = {}
     for row in found["parts"]["cod"]["rows"]:
-        if row.get("suite") == suite and row["policy"] in POLICIES and row["run"].startswith("seed"):
+        if row.get("suite") == SEEN and row["policy"] in POLICIES and row["run"].startswith("seed"):
             success = [float(one) for one in row["success by position"].split()]
             made.setdefault(row["run"], {})[row["policy"]] = {"success": success, "noted": row.get("seen facts noted")}
     return made
@@ -61,29 +61,24 @@ def curves(found: dict[str, Any], suite: str) -> Curves:
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
     found = of_the_gpu()
-    tables = []
-    for suite in (SEEN, UNSEEN):
-        rows = [
-            [
-                run,
-                POLICIES[name],
-                *(f"{one:.2f}" for one in of["success"]),
-                f"{of['noted']:.2f}" if name == "trained" else "",
-            ]
-            for run, policies in curves(found, suite).items()
-            for name, of in policies.items()
-            if name != "shuffled_context"  # in the figure
+    rows = [
+        [
+            run,
+            POLICIES[name],
+            *(f"{one:.2f}" for one in of["success"]),
+            f"{of['noted']:.2f}" if name == "trained" else "",
         ]
-        if suite == SEEN:
-            greedy = [[run, "warm start, T=0", *(f"{one:.2f}" for one in of), "0.00"] for run, of in GREEDY.items()]
-            rows = sorted([*rows, *greedy], key=lambda row: row[0])  # stable: behind the policies of its seed
-        tables.append(table(["seed", "policy", "0", "1", "2", "3", "seen facts noted"], rows))
+        for run, policies in curves(found).items()
+        for name, of in policies.items()
+        if name != "shuffled_context"  # in the figure
+    ]
+    greedy = [[run, "warm start, T=0", *(f"{one:.2f}" for one in of), "0.00"] for run, of in GREEDY.items()]
+    rows = sorted([*rows, *greedy], key=lambda row: row[0])  # stable: behind the policies of its seed
     return PAGE.format(
         machine=found["parts"]["cod"]["machine"].partition(",")[0],
-        seen=tables[0],
-        unseen_words=tables[1],
+        gpu=table(["seed", "policy", "0", "1", "2", "3", "seen facts noted"], rows),
         cpu=of_cpus(own["cpu"]),
-        adds=what_training_adds(own["cpu"]),
+        adds=what_training_adds(own["cpu"] | own["arms"]),
         rollouts=table(
             ["run", "noted, by rollouts of four updates", "worth of a right note"],
             [
@@ -179,7 +174,7 @@ def draw(own: dict[str, Any], file: Path) -> None:
     for run, of in own["cpu"].items():
         if SEEN in of:
             panels[f"two cores, {run}"] = of[SEEN]["success"]
-    for run, policies in curves(of_the_gpu(), SEEN).items():
+    for run, policies in curves(of_the_gpu()).items():
         success = {name: of["success"] for name, of in policies.items()}
         panels[f"H200, two pulls, {run}"] = success | {"warm_start_t0.0": GREEDY[run]}
     styles = [*STYLES[:2], {"color": "#8250df", "linestyle": "--"}, STYLES[2]]
@@ -197,7 +192,7 @@ def draw(own: dict[str, Any], file: Path) -> None:
 
 PAGE = """# A pretrained language model, measured
 
-**Does reward teach a language model to write down what it will need?** Yes in one seed on two CPU cores, in two of three on a GPU.
+**Does reward teach a language model to write down what it will need?** Yes: in one seed on two CPU cores, in two of three on a GPU.
 
 ![Success by position in packs never seen, a panel for each seed: on the CPU it rises for the trained policy alone](pretrained.svg)
 
@@ -214,8 +209,8 @@ make pretrained      # installs the checkpoint, then: python -m cod_lightning fi
 ```
 
 One pull a task: a guess wins .25. 48 updates, 64 lifecycles a rollout of four, bfloat16 over float32 weights
-(`--seed_everything 2`; seed 1 chose these sizes; page: `examples/studies/pretrained.py --cpu RUN`). Warm start 20 minutes,
-training 50, evaluation 44; 12.4 GB.
+(`--seed_everything 1`; page: `examples/studies/pretrained.py --cpu RUN`). Beside tests at low priority the warm start took 26
+minutes, training 68, evaluation on the held-out packs 32; 12.7 GiB.
 
 {cpu}
 
@@ -224,16 +219,18 @@ training 50, evaluation 44; 12.4 GB.
 {adds}
 
 - **Training adds transfer.** The warm start has none. *New words*: nouns, names and colours never drawn in training.
-- **Notes are read, but it does not explore.** A lever that the context names for the colour is pulled. Where it names other colours
-  alone, it pulls their levers again, more than guesses would; scripted play never does.
+- **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
+  not know. Levers of other colours are then pulled again half as often as by guesses; without (`--data.env.teacher.quotes false`)
+  more often, from the warm start on, and success is .17 .35 .43 .42.
 
-What it wrote in an unseen pack, where tomato gives orange and rabbit gold:
+An unseen pack at T=1:
 
-| wanted | pulled | its context then |
-| --- | --- | --- |
-| gold | rabbit: gold | `Handle tomato: unknown, rabbit gives gold, honey: unknown, paper: unknown` |
-| brown | tomato: orange | `Handle tomato gives orange, rabbit gives gold, honey: unknown, paper: unknown` |
-| gold, gold | rabbit, rabbit | the same |
+| wanted | its answer | came | its context then |
+| --- | --- | --- | --- |
+| silver | `so silver unknown Cord feather` | purple | `Cord feather gives purple, so purple Cord feather`, others `unknown` |
+| silver | `so silver unknown Cord walnut` | black | also `Cord walnut gives black, …` |
+| silver | `so silver unknown Cord paper` | silver | also `Cord paper gives silver, …` |
+| black | `so black Cord walnut` | black | |
 
 ## What swamps the writer
 
@@ -241,7 +238,8 @@ Facts noted of those seen in training, and how much one right note more adds to 
 
 {rollouts}
 
-Without warmup AdamW's first steps are as large as its rate, however uncertain. Updates alone learn soonest.
+The last two are without quotes as well. Without warmup AdamW's first steps are as large as its rate, however uncertain. Updates
+alone learn soonest.
 
 ## On one GPU, with two pulls a task
 
@@ -249,11 +247,7 @@ Without warmup AdamW's first steps are as large as its rate, however uncertain. 
 updates, then 320 s of training (41 updates) at a rate of 2e-5, 256 lifecycles a rollout of four. Intervals: about ±.09. Scripted
 play solves .46 .93 .99 1.00.
 
-{seen}
-
-The new words (`unseen_words`):
-
-{unseen_words}
+{gpu}
 
 - **Two writers of three learn.** In seed 2 reward taught the opposite.
 - **Contexts are used where they are written**: transfer .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25].
