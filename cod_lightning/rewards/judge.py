@@ -83,12 +83,14 @@ class Grader:
 
     async def grade(self, material: Mapping[str, Any], read: Callable[[ChatAnswer], float]) -> float:
         """The verdict on the material, as `read` reads the answer (`ChatClient.ask`)."""
-        messages = grading_messages(self.instruction.replace("{rubric}", _rubric(self.rubric, self.where)), material)
+        messages = grading_messages(
+            self.instruction.replace("{rubric}", _rubric(Path(self.rubric).absolute(), self.where)), material
+        )
         return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=read)
 
     def check(self) -> None:
         """Raise `ConfigError` where rubric or connection cannot work; nothing is sent."""
-        _rubric(self.rubric, self.where)
+        _rubric(Path(self.rubric).absolute(), self.where)
         self.client.check()
 
 
@@ -155,9 +157,9 @@ def score_of(answer: ChatAnswer) -> float:
 
 
 @cache
-def _rubric(path: str, where: str) -> str:
+def _rubric(path: Path, where: str) -> str:
     try:
-        raw = readable(Path(path)).read_bytes()
+        raw = readable(path).read_bytes()
         text = raw.decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         expected = f"a text file in UTF-8 ({type(error).__name__})"
