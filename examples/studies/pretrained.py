@@ -210,7 +210,7 @@ make pretrained      # installs the checkpoint, then: python -m cod_lightning fi
 
 One pull a task: a guess wins .25. 48 updates, 64 lifecycles a rollout of four, bfloat16 over float32 weights
 (`--seed_everything 1`; page: `examples/studies/pretrained.py --cpu RUN`). Beside tests at low priority the warm start took 26
-minutes, training 68, evaluation on the held-out packs 32; 12.7 GiB.
+minutes, training 68, evaluation 50; 12.7 GiB.
 
 {cpu}
 
@@ -218,7 +218,7 @@ minutes, training 68, evaluation on the held-out packs 32; 12.7 GiB.
 
 {adds}
 
-- **Training adds transfer.** The warm start has none. *New words*: nouns, names and colours never drawn in training.
+- **Training adds transfer.** The warm start has none. *New words*: never drawn in training; .24 of the answers are malformed.
 - **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
   not know. Levers of other colours are then pulled again half as often as by guesses; without (`--data.env.teacher.quotes false`)
   more often, from the warm start on, and success is .17 .35 .43 .42.
