@@ -77,14 +77,12 @@ def check_media(engine: Engine, env: TextEnv, key: str = "data.engine") -> None:
         )
 
 
-def check_window(policy: Policy) -> None:
-    """No dialogue goes on beyond the positions that the policy was made for."""
-    if (config := policy.config) is None:
-        return
-    longest = getattr(config.get_text_config(), "max_position_embeddings", policy.window)
-    if policy.window > longest:
+def check_window(window: int, config: Any) -> None:
+    """No dialogue goes on beyond the positions that a checkpoint with this config, if there is one, was made for."""
+    longest = (config and getattr(config.get_text_config(), "max_position_embeddings", None)) or window
+    if window > longest:
         expected = f"at most {longest}, the positions that the policy was made for"
-        raise ConfigError("model.policy.window", policy.window, expected, f"Set it to {longest}.")
+        raise ConfigError("model.policy.window", window, expected, f"Set it to {longest}.")
 
 
 def asked_of(policy: Policy) -> Served:

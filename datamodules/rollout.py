@@ -217,10 +217,11 @@ class RolloutDataModule(ItemDataModule):
         """
         if self._chat is None:
             check_pair(self.engine, policy)
-            check_window(policy)
             check_media(self.engine, self.env)
+            served = asked_of(policy)
+            check_window(policy.window, served.config)
             if not elsewhere:
-                self.engine.check(asked_of(policy))
+                self.engine.check(served)
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)

@@ -78,19 +78,18 @@ class Grader:
             api_key_variable=api_key_variable,
             **settings,
         )
-        self.where, self.instruction, self.rubric, self.max_tokens = where, instruction, rubric, max_tokens
+        self.where, self.instruction, self.max_tokens = where, instruction, max_tokens
+        self.rubric = Path(rubric).absolute()
         self.fields = {} if temperature is None else {"temperature": temperature}
 
     async def grade(self, material: Mapping[str, Any], read: Callable[[ChatAnswer], float]) -> float:
         """The verdict on the material, as `read` reads the answer (`ChatClient.ask`)."""
-        messages = grading_messages(
-            self.instruction.replace("{rubric}", _rubric(Path(self.rubric).absolute(), self.where)), material
-        )
+        messages = grading_messages(self.instruction.replace("{rubric}", _rubric(self.rubric, self.where)), material)
         return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=read)
 
     def check(self) -> None:
         """Raise `ConfigError` where rubric or connection cannot work; nothing is sent."""
-        _rubric(Path(self.rubric).absolute(), self.where)
+        _rubric(self.rubric, self.where)
         self.client.check()
 
 
