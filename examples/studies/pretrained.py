@@ -32,7 +32,9 @@ ALL = POLICIES | {
     "scripted": "scripted play",
 }
 """The same, of runs on a CPU."""
-SEEN, UNSEEN = "held_out", "unseen_words"
+SEEN = "held_out"
+SUITES = {SEEN: "", "unseen_words": ", new words"}
+"""What an evaluation calls its packs -> what a row adds for them."""
 GREEDY = {
     "seed 1": [0.68, 0.38, 0.51, 0.48],
     "seed 2": [0.54, 0.45, 0.53, 0.46],
@@ -100,7 +102,7 @@ def of_cpus(runs: dict[str, Any]) -> str:
             f"{of[suite]['notes'][policy]['noted']:.2f}" if policy in of[suite]["notes"] else "",
         ]
         for run, of in runs.items()
-        for suite, more in ((SEEN, ""), (UNSEEN, ", new words"))
+        for suite, more in SUITES.items()
         if suite in of
         for policy, success in of[suite]["success"].items()
     ]
@@ -111,7 +113,7 @@ def what_training_adds(runs: dict[str, Any]) -> str:
     """Of the same runs the transfer of both policies, and how the trained one uses its context."""
     rows = []
     for run, of in runs.items():
-        for suite, more in ((SEEN, ""), (UNSEEN, ", new words")):
+        for suite, more in SUITES.items():
             if suite in of:
                 adds, notes = of[suite]["training_adds"], of[suite]["notes"]["trained"]
                 shown = (figure(adds[name]) for name in ("trained", "warm_start", "difference"))
@@ -220,8 +222,8 @@ minutes, training 68, evaluation 50; 12.7 GiB.
 
 - **Training adds transfer.** The warm start has none. *New words*: never drawn in training; .24 of the answers are malformed.
 - **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
-  not know. Levers of other colours are then pulled again half as often as by guesses; without (`--data.env.teacher.quotes false`)
-  more often, from the warm start on, and success is .17 .35 .43 .42.
+  not know. Levers of other colours are then pulled again half as often as by guesses (with new words as often); without
+  (`--data.env.teacher.quotes false`) more often, from the warm start on: .17 .35 .43 .42.
 
 An unseen pack at T=1:
 
