@@ -72,6 +72,10 @@ def policy(teacher):  # noqa: F811
     return scorers["teacher"]["init_args"]["path"]
 
 
+PROPOSES = (
+    *("method=grpo", "program=ProposeAndSolve", "--data.program.init_args.solves", "2"),
+    *("--warm_start", '{"num_updates": 150, "num_packs": 200}'),  # random numbers propose nothing
+)
 PARTS = {
     "rewards, ahead, NFT, regret": lambda policy, transcripts: [
         *(
@@ -104,23 +108,9 @@ PARTS = {
     "replay for packs without signal, bandit": lambda policy, transcripts: [
         *("method=grpo", "replay=SignalReplay", *BANDIT.split()),
     ],
-    "proposer and solver, ahead": lambda policy, transcripts: [
-        *(
-            "method=grpo",
-            "program=ProposeAndSolve",
-            "--data.program.init_args.solves",
-            "2",
-            "--data.max_staleness",
-            "1",
-        ),
-    ],
+    "proposer and solver, ahead": lambda policy, transcripts: [*PROPOSES, "--data.max_staleness", "1"],
     "solver for a frozen proposer": lambda policy, transcripts: [
-        *(
-            "method=grpo",
-            "program=ProposeAndSolve",
-            "--data.program.init_args.solves",
-            "2",
-        ),
+        *PROPOSES,
         *("--data.frozen.kind", "write", "--model.trained_kinds", "[solve, update]"),
     ],
 }
