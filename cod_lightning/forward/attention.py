@@ -27,8 +27,6 @@ _ROW = 2**18
 """Most scores of so many queries, all heads together, that are written out."""
 MOST_SCORES = _ROW // _QUERIES
 """Of one query, all heads together, that are written out."""
-_FEW = 8
-"""So many queries of a row in half precision torch's kernel takes sooner: batched products copy their operands there."""
 _CHUNK = 2**19
 """About how many scores are written out at a time."""
 _KEPT = 2**20
@@ -158,8 +156,6 @@ def fused(
 
 
 def _is_written_out(query: Tensor, key: Tensor, dropout: float) -> bool:
-    if query.dtype != torch.float32 and query.shape[2] <= _FEW and not query.requires_grad:
-        return False
     scores = query.shape[1] * min(query.shape[2], _QUERIES) * key.shape[2]
     return query.device.type == "cpu" and not dropout and scores <= _ROW
 
@@ -225,12 +221,20 @@ def _attended(
     rows = max(1, _CHUNK // (folded.shape[1] * folded.shape[2] * columns))
     out = []
     for q, k, v, h in zip(folded.split(rows), key.split(rows), value.split(rows), hidden.split(rows), strict=True):
-        scores = torch.matmul(q, k.transpose(2, 3)).float()
+        scores = _products(q, k)
         if softcap is not None:
             scores = torch.tanh(scores / softcap) * softcap
         scores.unflatten(2, (-1, num)).add_(h)  # query heads that share keys see alike
         out.append(torch.matmul(scores.softmax(dim=-1).to(v.dtype), v))
     return out[0] if len(out) == 1 else torch.cat(out)
+
+
+def _products(query: Float[Tensor, "B kv n dim"], key: Float[Tensor, "B kv c dim"]) -> Float[Tensor, "B kv n c"]:
+    """Of each query with each key, in float32."""
+    if query.dtype == torch.float32 or query.requires_grad:
+        return torch.matmul(query, key.transpose(2, 3)).float()
+    # in half precision a batched product copies an operand that is transposed: the few queries, not the many keys
+    return torch.matmul(key, query.transpose(2, 3)).transpose(2, 3).contiguous().float()
 
 
 def _written_out_at(
