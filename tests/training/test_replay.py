@@ -445,7 +445,7 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     assert sorted(joined.policy_version[rows].tolist()) == sorted(versions)
 
 
-def test_what_is_stored_of_an_episode_has_no_row_of_the_attempts_beside_it():
+def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_what_is_replayed():
     whole = played(4, 0)
     first = whole.lifecycles[0]
     beside = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=first.episodes[0])
@@ -459,6 +459,9 @@ def test_what_is_stored_of_an_episode_has_no_row_of_the_attempts_beside_it():
     stored = [row_key(rows, r) for rows in buffer._rows.values() for r in range(len(rows))]
     assert sorted(stored) == sorted(row_key(own, r) for r in range(len(own)))
     assert sum(one.num_tokens for one in buffer.stored) == int(own.lengths.sum())
+    joined, _ = buffer.join(1, batch, credit, [[0]])
+    replayed, fresh = joined.episode[joined.is_replayed], joined.episode[~joined.is_replayed]
+    assert set(replayed.tolist()).isdisjoint(fresh.tolist())
 
 
 def test_replayed_rows_have_the_kind_of_their_episode_and_numbers_that_no_two_ranks_give_twice(tmp_path):
