@@ -40,7 +40,8 @@ class HintScripted(WordedScripted["HintContext"]):
 class HintContext(WordedContext):
     """A hint between two delimiters, strictly parsed.
 
-    Differs from the reference in one default: a rewrite that does not parse keeps the previous hint instead of losing it.
+    Differs from the reference: a rewrite that does not parse keeps the previous hint by default instead of losing it, one with text
+    after the second delimiter does not parse, and before the first rewrite no section stands in its place, there `Hints: null`.
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).

@@ -21,11 +21,12 @@ PAGE = ROOT / "docs" / "as_published.md"
 TABLE = yaml.safe_load((Path(__file__).with_suffix(".yaml")).read_text())
 ABOUT = f"""# As published, setting for setting
 
-After this page you know what each of our configs of the paper's runs sets as the official release does, and what differs.
+After this page you know what each of our configs of the papers' runs sets as the authors do, and what differs.
 
 `PYTHONPATH=. python examples/studies/as_published.py` writes this page, and a test holds our configs to it. Theirs are the files of
-the [release]({TABLE["release"]}), at the commit that each table names; *workflow* is their code. Tables have what differs, and what
-differs as in setting A is listed there alone; the settings that are equal are in `as_published.yaml` beside that script."""
+the releases of {" and ".join(f"[{name}]({url})" for name, url in TABLE["releases"].items())}, at the
+commits named; *workflow* is their code. What differs as above is listed once; what is equal is in `as_published.yaml` beside that
+script."""
 
 
 class Row(NamedTuple):
@@ -90,22 +91,17 @@ def default(kind: type, name: str) -> Any:
 
 def page() -> str:
     """The page."""
-    parts = [ABOUT]
+    lines = ["| our key | ours | theirs | what differs |", "| --- | --- | --- | --- |"]
     for place, section in enumerate(TABLE["sections"]):
         every = rows(place)
         differing = [row for row in every if "why" in row.row]
-        lines = [
-            f"## {section['title']}",
-            "",
-            f"`--config {section['config']}` beside `{'`, `'.join(section['source'].split(', '))}` ({section['commit']}): "
-            f"{len(every) - len(differing)} settings are theirs.",
-            "",
-            "| our key | ours | theirs | what differs |",
-            "| --- | --- | --- | --- |",
-            *(_line(row) for row in differing if not row.row["why"].startswith("as in setting A")),
+        files = "`, `".join(section["source"].split(", "))
+        equal = f"{len(every) - len(differing)} settings are theirs"
+        lines += [
+            f"| **{section['title']}** | `{section['config']}` | `{files}` ({section['commit']}) | {equal} |",
+            *(_line(row) for row in differing if not row.row["why"].startswith("as above")),
         ]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([ABOUT, "\n".join(lines)]) + "\n"
 
 
 def _line(one: Row) -> str:
