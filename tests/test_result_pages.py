@@ -53,7 +53,9 @@ def habits(found: Any) -> str:
 
 
 MADE = {
-    "across_worlds": lambda found: across_worlds_page.page(generalisation.parsed(found["success"])),
+    "across_worlds": lambda found: across_worlds_page.page(
+        generalisation.parsed(found["success"]), {one: of.split() for one, of in found["rules"].items()}
+    ),
     "apps": apps_page.page,
     "asynchronous": asynchronous.page,
     "distillation": distillation.page,

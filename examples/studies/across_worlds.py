@@ -30,11 +30,12 @@ from safetensors.torch import load_file, save_file
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
-from cod_lightning.envs.base import TextEnv, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.evaluation.suite import ConditionKind, Suite
 from cod_lightning.models import TinyPolicy
+from cod_lightning.types import Pack
 from examples.studies.across_worlds_page import (
     CONDITIONS,
     FEW,
@@ -226,11 +227,22 @@ def world_of(name: str) -> TextEnv:
     return getattr(import_module(module), of)(**spec["init_args"] | CHANGED.get(name, {}))
 
 
+def held_out(name: str) -> list[Pack]:
+    """The packs of the tests."""
+    return Suite(name=key(name), num_packs=NUM_PACKS, pack_size=NUM_TASKS).packs(world_of(name))
+
+
 def by_chance(name: str) -> list[float]:
     """Success by position of valid answers at random, in the packs of the tests."""
-    packs = Suite(name=key(name), num_packs=NUM_PACKS, pack_size=NUM_TASKS).packs(world_of(name))
-    played = list(play_reference(world_of(name), packs, ConditionKind.RANDOM, HintContext("compact")))
+    played = list(play_reference(world_of(name), held_out(name), ConditionKind.RANDOM, HintContext("compact")))
     return [round(one.mean, 4) for one in summarise(ConditionKind.RANDOM, played).success]
+
+
+def hidden(name: str) -> str:
+    """What each pack of the tests hides, a number for each rule."""
+    rules = [beside(world_of(name), HiddenRules).hidden_rule(pack) for pack in held_out(name)]
+    numbers = {rule: str(n) for n, rule in enumerate(dict.fromkeys(rules))}
+    return " ".join(numbers[rule] for rule in rules)
 
 
 def sampled(runs: Path) -> list[str]:
@@ -267,10 +279,11 @@ def main() -> int:
         results[name] = dict(sorted((results.get(name, {}) | seeds).items()))
     words = {name: old["words"].get(name, {}) | words.get(name, {}) for name in results}
     chance = old.get("chance") or {one: by_chance(one) for one in WORLDS}
+    rules = old.get("rules") or {one: hidden(one) for one in WORLDS}
     samples = sampled(args.runs) or old["samples"]
-    content = {"success": written(results), "words": words, "chance": chance, "samples": samples}
+    content = {"success": written(results), "words": words, "chance": chance, "rules": rules, "samples": samples}
     args.out.write_text(json.dumps(content, indent=1) + "\n")
-    args.out.with_suffix(".md").write_text(page(results))
+    args.out.with_suffix(".md").write_text(page(results, {one: of.split() for one, of in rules.items()}))
     return 0
 
 

@@ -176,11 +176,11 @@ def differences(results: Cells, suite: str, condition: str) -> Float[np.ndarray,
     return found[0] - found[1]
 
 
-def interval(values: Float[np.ndarray, "S P"]) -> str:
-    """Mean and 95 % interval over seeds and packs."""
+def interval(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()) -> str:
+    """Mean and 95 % interval over seeds and packs, or hidden rules with their packs."""
     if not len(values):
         return "not measured"
-    one = crossed_estimate(values)
+    one = crossed_estimate(values, rules)
     return with_interval(one.known, one.ci95)
 
 
