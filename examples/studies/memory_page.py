@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
 from examples.studies.signals import verdict
 
@@ -35,7 +35,9 @@ def interval(values: Sequence[float], digits: int = 3) -> str:
 
 def page(results: dict[str, Any], command: str) -> str:
     """The results as Markdown."""
-    lines = ["# Memories, measured", "", *ABOUT.strip().format(command=command).splitlines(), ""]
+    of_all, left = corrected(results["worlds"])
+    about = ABOUT.strip().format(command=command, of_all=of_all, left=left)
+    lines = ["# Memories, measured", "", *about.splitlines(), ""]
     lines += ["Success at the last position, and of one environment in the second half of packs of 32:", ""]
     lines += [by_world(results["worlds"]), ""]
     lines += [*READING.strip().splitlines(), ""]
@@ -59,16 +61,31 @@ def page(results: dict[str, Any], command: str) -> str:
 def by_world(worlds: dict[str, Any]) -> str:
     """A row for each memory and a column for each of `COLUMNS`; `-` and `+` mark differences from the hint that are shown."""
     rows: dict[str, list[str]] = {}
-    for world, suite, place in COLUMNS.values():
-        curves = {
-            m: {s: one["curves"].get(suite, {}) for s, one in seeds.items()} for m, seeds in worlds[world].items()
-        }
-        for memory, of in curves.items():
-            found = {seed: one for seed, one in of.items() if "trained" in one}
-            marks = {"better": " +", "worse": " -"}
-            mark = marks.get(verdict(apart(found, curves["hint"], "trained", place)), "") if memory != "hint" else ""
+    marks = {"better": " +", "worse": " -"}
+    for column, (_, _, place) in COLUMNS.items():
+        for memory, (found, less) in beside_hint(worlds, column).items():
+            mark = marks.get(verdict(less), "") if memory != "hint" else ""
             rows.setdefault(memory, []).append(over(found, "trained", place) + mark)
     return table(["memory", *COLUMNS], [[memory, *row] for memory, row in rows.items()])
+
+
+def corrected(worlds: dict[str, Any]) -> tuple[int, str]:
+    """How many differences from the hint there are, and which are left by Holm's correction for all."""
+    p_values = {
+        f"{memory} ({column})": seed_estimate(np.array(less)).p_value
+        for column in COLUMNS
+        for memory, (_, less) in beside_hint(worlds, column).items()
+        if memory != "hint"
+    }
+    return len(p_values), ", ".join(holm(p_values)) or "none"
+
+
+def beside_hint(worlds: dict[str, Any], column: str) -> dict[str, tuple[dict[str, Any], list[float]]]:
+    """By memory: the curves of each seed in a column, and the differences from the hint's."""
+    world, suite, place = COLUMNS[column]
+    curves = {m: {s: one["curves"].get(suite, {}) for s, one in seeds.items()} for m, seeds in worlds[world].items()}
+    known = {m: {seed: one for seed, one in of.items() if "trained" in one} for m, of in curves.items()}
+    return {m: (of, apart(of, curves["hint"], "trained", place)) for m, of in known.items()}
 
 
 def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
@@ -91,8 +108,9 @@ and demonstrations until 200,000 tokens are sampled. A mechanism without update 
 
     {command}
 
-Means with 95 % intervals over seeds (Student's t); `+` and `-`: better or worse than the hint, paired by seed. A guess succeeds
-half of the time. Packs of 32, blanked contexts, changes of the rule, positions and seeds are in [memory.json](memory.json).
+Means with 95 % intervals over seeds (Student's t); `+` and `-`: better or worse than the hint, paired by seed. Holm's
+correction for all {of_all} leaves {left}. A guess succeeds half of the time. All else:
+[memory.json](memory.json).
 """
 READING = """
 *Doors* has eight doors; a task asks for one and shows two others. *Many doors* has 24 and 16 tokens for a rewrite, a token a
