@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.crossed import crossed_estimate
+from cod_lightning.evaluation.crossed import crossed_estimate, holm
 from cod_lightning.markdown import table
 from examples.studies.generalisation import Cells, interval, transfers
 
@@ -73,21 +73,27 @@ def solved(cells: dict[str, dict[str, Any]], world: str) -> bool:
     return any(curves(cells, world, condition).any() for condition in CONDITIONS)
 
 
-def matrix(results: Cells, names: Sequence[str], rules: Rules) -> str:
-    """A row for each cell: transfer in the world that it is named after, and elsewhere where its interval leaves out 0."""
+def matrix(results: Cells, names: Sequence[str], rules: Rules) -> tuple[str, int]:
+    """A row for each cell: transfer in the world that it is named after, and elsewhere where its interval leaves out 0; `†` marks
+    what Holm's correction leaves of all pairs, whose number comes second."""
+    found = {
+        (name, one): transfers(results[name], one, "own")
+        for name in names
+        for one in WORLDS
+        if solved(results[name], one)
+    }
+    every = {pair: crossed_estimate(values, rules[pair[1]]) for pair, values in found.items()}
+    left = holm({" -> ".join(pair): one.p_value for pair, one in every.items()})
+    cells = {
+        pair: interval(values, rules[pair[1]]) + "†" * (" -> ".join(pair) in left) for pair, values in found.items()
+    }
     rows: list[list[str]] = []
     for name in names:
-        of = {one: transfers(results[name], one, "own") for one in WORLDS if solved(results[name], one)}
         world = name.removeprefix("all but ")
-        shown = {
-            one: interval(values, rules[one])
-            for one, values in of.items()
-            if one != world and crossed_estimate(values, rules[one]).low > 0
-        }
-        elsewhere = "; ".join(f"{one} {value}" for one, value in shown.items())
-        here = interval(of[world], rules[world]) if world in of else "none"
-        rows.append([name, str(len(results[name])), here, elsewhere])
-    return table(["trained on", "seeds", "transfer in the world named", "elsewhere, where shown"], rows)
+        shown = [one for one in WORLDS if one != world and (name, one) in every and every[name, one].low > 0]
+        elsewhere = "; ".join(f"{one} {cells[name, one]}" for one in shown)
+        rows.append([name, str(len(results[name])), cells.get((name, world), "none"), elsewhere])
+    return table(["trained on", "seeds", "transfer there", "elsewhere, where shown"], rows), len(found)
 
 
 def lessons(results: Cells, rules: Rules) -> str:
@@ -111,21 +117,23 @@ def lessons(results: Cells, rules: Rules) -> str:
 def page(results: Cells, rules: Rules) -> str:
     """The results as Markdown."""
     names = [one for one in (*WORLDS, *map(all_but, WORLDS)) if one in results]
-    lines = ["# Trained in one world, tested in another", "", *ABOUT.strip().format(command=COMMAND).splitlines(), ""]
-    lines += [matrix(results, names, rules), "", *SEEN.strip().splitlines(), ""]
+    transferred, num_pairs = matrix(results, names, rules)
+    about = ABOUT.strip().format(command=COMMAND, num_pairs=num_pairs)
+    lines = ["# Trained in one world, tested in another", "", *about.splitlines(), ""]
+    lines += [transferred, "", *SEEN.strip().splitlines(), ""]
     lines += ["## A few demonstrations of the world left out", "", *TAUGHT.strip().splitlines(), ""]
     return "\n".join([*lines, lessons(results, rules), "", *LEARNT.strip().splitlines(), "", LIMITS.strip(), ""])
 
 
 ABOUT = """
-**Does a policy that is trained in one world use its contexts in another?** Ten worlds in compact words with one vocabulary; a
+**Does a policy trained in one world use its contexts in another?** Ten worlds in compact words, one vocabulary; a
 policy of 0.2 million parameters gets a short warm start and 20 rollouts of 256 lifecycles in one of them, or in all but one,
 then plays 256 held-out packs of 4 of each (8 to 256 hidden rules) at T=1.
 
     {command}
 
 *Transfer*: success in tasks 1 to 3, less that with contexts blanked, with 95 % intervals over seeds and rules (one seed: rules).
-*None*: not one task was solved. Pairs, positions, samples: [across_worlds.json](across_worlds.json).
+*None*: no task was solved. †: left by Holm's correction for {num_pairs} pairs. [All](across_worlds.json).
 """
 SEEN = """
 - **Each world is learnt where it is trained, nine of ten over three seeds**; in pde the seeds differ too much.
