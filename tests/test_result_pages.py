@@ -88,6 +88,14 @@ def test_a_page_is_what_its_numbers_make(name):
     assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)
 
 
+def test_the_readme_leads_with_what_training_adds_to_transfer_above_the_warm_start_at_its_best():
+    runs = json.loads((RESULTS / "pretrained.json").read_text())["cpu"]
+    adds = runs["seed 1"]["held_out"]["training_adds"]["difference"]
+    said = "{:.2f} [{:.2f}, {:.2f}]".format(adds["mean"], *adds["ci95"]).replace("0.", ".")
+    assert f"**Training adds {said} to transfer**" in (RESULTS.parents[1] / "README.md").read_text()
+    assert adds["ci95"][0] > 0
+
+
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
     runs = json.loads((RESULTS / "training_pays.json").read_text())
     assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings(), runs)
