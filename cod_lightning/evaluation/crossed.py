@@ -38,15 +38,16 @@ def crossed_estimate(values: Float[np.ndarray, "S P"], rules: Sequence[str] = ()
         return Estimate(mean, math.nan, math.nan, num_packs)
     kept = [rule for rule, has in zip(rules, complete.tolist(), strict=False) if has]
     variance, freedom = _variance(_by_rule(whole, kept))
-    if variance < 1e-18:  # values that all agree say nothing of how far others may be
+    if variance < 1e-18:  # all agree
         return Estimate(mean, math.nan, math.nan, num_packs)
     return _students(mean, math.sqrt(variance), min(freedom, len(whole) - 1) if len(whole) > 1 else freedom, num_packs)
 
 
 def seed_estimate(values: Float[np.ndarray, " S"]) -> Estimate:
-    """The mean over seeds with Student's 95 % interval, for figures that a run has one of; no interval for a single seed."""
+    """The mean over seeds with Student's 95 % interval, for figures that a run has one of; without it for a single seed, and where
+    all agree, which says nothing of how far others may be."""
     known = values[~np.isnan(values)]
-    if len(known) < 2:
+    if len(known) < 2 or np.ptp(known) < 1e-9:
         return Estimate(float(known.mean()) if len(known) else math.nan, math.nan, math.nan, len(known))
     return _students(float(known.mean()), float(known.std(ddof=1) / math.sqrt(len(known))), len(known) - 1, len(known))
 
@@ -72,10 +73,9 @@ def holm(p_values: Mapping[str, float], level: float = 0.05) -> list[str]:
 
 
 def _students(mean: float, error: float, freedom: float, num: int) -> Estimate:
-    """Student's interval and p-value of a mean with this standard error; where all values agree, an interval of no width."""
+    """Student's interval and p-value of a mean with this standard error, above 0."""
     spread = float(stats.t.ppf(0.975, freedom)) * error
-    p_value = float(2 * stats.t.sf(abs(mean) / error, freedom)) if error > 0 else float(mean == 0)
-    return Estimate(mean, mean - spread, mean + spread, num, p_value)
+    return Estimate(mean, mean - spread, mean + spread, num, float(2 * stats.t.sf(abs(mean) / error, freedom)))
 
 
 def _by_rule(values: Float[np.ndarray, "S P"], rules: Sequence[str]) -> Float[np.ndarray, "S C"]:

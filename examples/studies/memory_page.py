@@ -25,12 +25,12 @@ LAST = slice(-1, None)
 
 
 def interval(values: Sequence[float], digits: int = 3) -> str:
-    """Mean and 95 % interval over seeds; the mean alone of one seed."""
+    """Mean and 95 % interval over seeds; the mean alone of one seed, or of seeds that agree."""
     if not values:
         return NOTHING
     one = seed_estimate(np.array(values))
     mean_of, low, high = (f"{value:.{digits}f}" for value in (one.mean, one.low, one.high))
-    return f"{mean_of} [{low}, {high}]" if one.ci95 else f"{mean_of} (one seed)"
+    return f"{mean_of} [{low}, {high}]" if one.ci95 else mean_of if len(values) > 1 else f"{mean_of} (one seed)"
 
 
 def page(results: dict[str, Any], command: str) -> str:

@@ -250,7 +250,7 @@ def measured(folder: Path) -> dict[str, Any]:
 def interval(values: list[float], signed: bool = False) -> str:
     """Mean and 95 % interval over seeds."""
     one, form = seed_estimate(np.array(values)), "+.3f" if signed else ".3f"
-    return f"{one.mean:{form}}" + (f" [{one.low:{form}}, {one.high:{form}}]" if one.num > 1 else "")
+    return f"{one.mean:{form}}" + (f" [{one.low:{form}}, {one.high:{form}}]" if one.ci95 else "")
 
 
 def verdict(differences: list[float]) -> str:

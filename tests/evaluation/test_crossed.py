@@ -73,6 +73,7 @@ def test_figures_of_runs_get_students_interval_and_values_that_all_agree_none() 
         found = crossed_estimate(values)
         assert (found.mean, found.ci95) == (pytest.approx(values[0, 0]), None)
         assert math.isnan(found.p_value)
+    assert seed_estimate(np.zeros(3)).ci95 is None, "three seeds of 0 are no proof of 0"
 
 
 def test_an_effect_that_shows_less_than_the_noise_counts_as_none() -> None:
