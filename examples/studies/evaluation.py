@@ -30,10 +30,10 @@ each that are the same for all: {sizes}.
 
     {command}
 
-Success at the first position and at the last, 95 % bootstrap intervals over packs; all positions and differences are in
-[evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: there is no update;
-*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on. The
-oracle itself solves all.
+Success at the first position and at the last, 95 % bootstrap intervals over packs (of 24 hidden orders); all positions and
+differences are in [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: there
+is no update; *another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from
+position 0 on. The oracle itself solves all.
 """
 
 

@@ -132,9 +132,9 @@ def page(results: dict[str, Any]) -> str:
 
 ABOUT = """
 **Does success rise with position in packs never seen?** Yes, and it stays flat with the context hidden. `make quickstart` is seed
-1, here on {machine}. Brackets are 95 % intervals over packs. The warm start is shown at its best temperature; *seen* and *new
-mappings* are one run that trains without four of the 24 hidden orders. Other temperatures, references and what every run promises
-are in [quickstart.json](quickstart.json), what limits these figures [beside the other
+1, here on {machine}. Brackets are 95 % intervals over packs (of 24 hidden orders). The warm start is shown at its
+best temperature; *seen* and *new mappings* are one run that trains without four of the orders. Other temperatures, references and
+what every run promises are in [quickstart.json](quickstart.json), what limits these figures [beside the other
 results](index.md#what-limits-the-quick-start).
 """
 GREY = "#6e7781"

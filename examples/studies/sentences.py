@@ -194,8 +194,8 @@ tokenizer is made of the world's own sentences, is trained by demonstrations and
 
     PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences
 
-{machine}, one core a run. 128 held-out packs, 95 % intervals over seeds and packs (one seed: over packs). Positions, and shares of
-facts looked up and noted, are in [sentences.json](sentences.json).
+{machine}, one core a run. 128 held-out packs (of 24 hidden orders), 95 % intervals over seeds and
+packs (one seed: over packs). Positions, and shares of facts looked up and noted, are in [sentences.json](sentences.json).
 """
 SEEN = """
 ## What it shows
