@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and not sys.flags.safe_path:
         sys.path.append("")  # the script `cod-lightning` finds classes in the current folder, libraries before
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # torch's threads would spin while they wait
+        os.environ["GOMP_SPINCOUNT"] = "1000"  # torch's threads would spin for milliseconds where they wait
     args = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal of another encoding than UTF-8 is no failure
