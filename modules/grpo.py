@@ -165,11 +165,19 @@ class GRPOModule(PolicyModule):
 
         return self._optimized(factor)
 
-    def credited(self, table: EpisodeTable) -> Credited:
-        """Advantages of a rollout of all ranks."""
-        filtered = self.filter_packs and self.baseline.compares
-        how = (self.credit, self.baseline, self.scale, self.reweight, self.trained_kinds)
-        return credited(table, *how, filtered=filtered, criticised=self.critic is not None)
+    @property
+    def credited(self) -> Callable[[EpisodeTable], Credited]:
+        """What gives a rollout of all ranks its advantages; no reward comes here before `training_step`."""
+        return partial(
+            credited,
+            rule=self.credit,
+            baseline=self.baseline,
+            scale=self.scale,
+            reweight=self.reweight,
+            kinds=self.trained_kinds,
+            filtered=self.filter_packs and self.baseline.compares,
+            criticised=self.critic is not None,
+        )
 
     # ------------------------------------------------------------------ training
 

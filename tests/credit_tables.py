@@ -201,14 +201,21 @@ def advantage(credit: Credited, batch: Batch, row: int) -> float:
 
 
 def kept_credit(module) -> list[Credited]:
-    """What the module credits from now on, one for each rollout."""
-    seen, credited = [], module.credited
+    """What is credited by the module's options from now on, one for each rollout."""
+    seen = []
 
-    def kept(table):
-        seen.append(credited(table))
-        return seen[-1]
+    class Kept(type(module)):
+        @property
+        def credited(self):
+            credited = super().credited
 
-    module.credited = kept
+            def kept(table):
+                seen.append(credited(table))
+                return seen[-1]
+
+            return kept
+
+    module.__class__ = Kept
     return seen
 
 

@@ -1,7 +1,9 @@
 """The objective inside Lightning, on a stub world and a policy of a few thousand weights."""
 
 import math
-from dataclasses import replace
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import lightning as L
@@ -70,6 +72,20 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(usual, tmp
     first, second, other = (weights(module) for module in (usual[0], *(fit(tmp_path, seed=s)[0] for s in (3, 4))))
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+
+
+def test_rewards_become_advantages_before_they_come_to_the_module(tmp_path):
+    files = set()
+
+    @dataclass(frozen=True)
+    class Watched(TrajectoryCredit):
+        def weights(self, kinds):
+            files.update(Path(frame.filename).name for frame in traceback.extract_stack())
+            return super().weights(kinds)
+
+    fit(tmp_path, max_steps=1, credit=Watched())
+    assert {"rollouts.py", "credited.py"} < files
+    assert "grpo.py" not in files
 
 
 def test_a_run_of_no_updates_ends_before_its_first(tmp_path):
