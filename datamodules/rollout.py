@@ -266,12 +266,12 @@ class RolloutDataModule(ItemDataModule):
 
     def teardown(self, stage: str) -> None:
         """Wait for a rollout ahead of a run that ended early, say for its budget: the engine is free then."""
-        self.runner.ahead.drop()
+        self.runner.drop()
         self.rollouts.forget()
 
     def on_exception(self, exception: BaseException) -> None:
         """End the thread of a rollout ahead."""
-        self.runner.ahead.give_up()
+        self.runner.give_up()
         self.rollouts.forget()
 
     def state_dict(self) -> dict[str, Any]:

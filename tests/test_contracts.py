@@ -37,6 +37,12 @@ def test_every_module_stands_in_a_contract_and_a_room_of_layers_lists_all_of_its
     assert all(room["exhaustive"] for room in rooms)
 
 
+def test_the_runner_of_rollouts_is_written_by_itself_alone() -> None:
+    written = re.compile(r"\brunner\.\w+(: [^=\n]+)? [|+-]?=(?!=)")
+    texts = {path: path.read_text() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if written.search(text)] == []
+
+
 def test_what_belongs_to_the_objective_is_a_frozen_dataclass() -> None:
     seams = (CreditRule, Baseline, PolicyLoss, MismatchCorrection, LossTerm, Program)
     found = [one for seam in seams for one in everything_below(seam) if one.__module__.startswith("cod_lightning.")]

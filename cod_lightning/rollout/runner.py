@@ -103,8 +103,8 @@ class RolloutRunner(RolloutMonitor):
         """What a signal has given up of them, in this run or in the one that it goes on from."""
         self._observers: list[RolloutObserver] = []
 
-    def start(self, folder: Path, stop_ids: frozenset[int]) -> None:
-        """Take what is known once the run is set up."""
+    def start(self, folder: Path, stop_ids: frozenset[int] = frozenset()) -> None:
+        """Take the folder of the run and, once there is a tokenizer, the ids."""
         self.folder, self.stop_ids = folder, stop_ids
 
     def follow(self, observer: RolloutObserver) -> None:
@@ -116,6 +116,10 @@ class RolloutRunner(RolloutMonitor):
         """Stop reporting to this observer."""
         if observer in self._observers:
             self._observers.remove(observer)
+
+    def ahead_by(self, ahead: RolloutAhead) -> None:
+        """Have training rollouts ahead by this one from now on; none is begun yet."""
+        self.ahead = ahead
 
     # ------------------------------------------------------------------ rollouts
 
@@ -166,8 +170,35 @@ class RolloutRunner(RolloutMonitor):
         weights = {name: tensor.clone() for name, tensor in self.engine.synced().items()}
         self.owed = Owed(rollouts=rollouts, weights=weights, version=self.engine.policy_version)
 
+    def play_owed(self, play: Callable[[Any], Any]) -> None:
+        """Play what a signal gave up in the run that this one goes on from, each by its key and all by the weights that had played
+        it, and have it wait."""
+        if (owed := self.owed) is None:
+            return
+        with self.interruptible(), self._sampling_by(owed):
+            played = [play(key) for key in owed.rollouts]
+        for one in played:
+            self.ahead.put(one)
+        self.owed = None
+
+    def restore(self, ahead: Sequence[Any], owed: Owed | None) -> None:
+        """Have these rollouts ahead, which are over, and those that a signal had given up, in place of any others."""
+        self.ahead.drop()
+        for played in ahead:
+            self.ahead.put(played)
+        self.owed = owed
+
+    def drop(self) -> None:
+        """Wait for the rollout ahead that is under way; nothing is ahead of the next run in this process."""
+        self.restore([], None)
+
+    def give_up(self) -> None:
+        """As `drop`, without the wait."""
+        self.ahead.give_up()
+        self.owed = None
+
     @contextmanager
-    def sampling_by(self, owed: Owed) -> Iterator[None]:
+    def _sampling_by(self, owed: Owed) -> Iterator[None]:
         """The engine samples by those weights within; an exception leaves them there."""
         engine = self.engine
         weights, version = {name: tensor.clone() for name, tensor in engine.synced().items()}, engine.policy_version

@@ -161,7 +161,7 @@ class TrainingRollouts:
         if self.flies:
             taken = self.in_flight.take(number, first)
             return [], taken and PlayedRollout(packs=taken[0], parts=[taken[1]])
-        self._play_owed()
+        self.runner.play_owed(self._played_again)
         with self.runner.interruptible():  # a signal ends the wait
             self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
         if self.buffer is None:
@@ -170,18 +170,11 @@ class TrainingRollouts:
         dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
         return dropped, None if place is None else self.runner.ahead.take(place)
 
-    def _play_owed(self) -> None:
-        """Play what a signal gave up in the run that this one goes on from, by the weights that had played it."""
-        if (owed := self.runner.owed) is None:
-            return
-        with self.runner.interruptible(), self.runner.sampling_by(owed):
-            choices = [[PackChoice(**choice) for choice in one["choices"]] for one in owed.rollouts]
-            drawn = [[(choice, self.packs.pack(choice)) for choice in of] for of in choices]
-            run = partial(self.runner.timed, "train")
-            played = [self.played(one["first"], run, of) for one, of in zip(owed.rollouts, drawn, strict=True)]
-        for one in played:
-            self.runner.ahead.put(one)
-        self.runner.owed = None
+    def _played_again(self, key: dict[str, Any]) -> PlayedRollout:
+        """The rollout that was begun by this key (`_begin`)."""
+        choices = [PackChoice(**choice) for choice in key["choices"]]
+        drawn = [(choice, self.packs.pack(choice)) for choice in choices]
+        return self.played(key["first"], partial(self.runner.timed, "train"), drawn)
 
     def _to_begin(self, number: int, most: float) -> range:
         """The places in the queue of the rollouts that begin now: until `most` are ahead, or as a buffer says."""
@@ -325,8 +318,7 @@ class TrainingRollouts:
         return kept
 
     def forget(self) -> None:
-        """The run is over, and nothing is ahead of the next one in this process."""
-        self.runner.owed = None
+        """The run is over, and no rollout of it waits for the next one in this process."""
         if self.buffer is not None:
             self.buffer.waiting.clear()
 
@@ -334,16 +326,14 @@ class TrainingRollouts:
         self.packs.load_state_dict(state_dict["source"])
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
-        self.runner.ahead.drop()
+        owed = Owed(**state_dict["owed"]) if "owed" in state_dict else None
+        self.runner.restore([restored(state, self.packs.pack) for state in state_dict["ahead"]], owed)
         flying = state_dict.get("in_flight", [])
         if flying or "in_flight" in vars(self):
             self.in_flight.restore(flying)
-        for state in state_dict["ahead"]:
-            self.runner.ahead.put(restored(state, self.packs.pack))
-        self.runner.owed = Owed(**state_dict["owed"]) if "owed" in state_dict else None
         if self.buffer is not None and "buffer" in state_dict:
             self.buffer.load_state_dict(state_dict["buffer"])
-            num_owed = 0 if self.runner.owed is None else len(self.runner.owed.rollouts)
+            num_owed = 0 if owed is None else len(owed.rollouts)
             del self.buffer.waiting[len(self.runner.ahead) + num_owed :]
 
 

@@ -112,10 +112,9 @@ def test_its_packs_are_those_that_the_environment_drew():
 
 def test_what_a_signal_had_given_up_is_played_from_the_packs_that_were_chosen_then():
     story, choices = Story(HintContext()), [PackChoice(index) for index in (9, 3, 5, 7)]
-    story.runner.owed = Owed(
-        rollouts=[{"first": 4, "choices": [asdict(one) for one in choices]}], weights={}, version=-1
-    )
-    story.rollouts._play_owed()
+    key = {"first": 4, "choices": [asdict(one) for one in choices]}
+    story.runner.restore([], Owed(rollouts=[key], weights={}, version=-1))
+    story.runner.play_owed(story.rollouts._played_again)
     (played,) = story.runner.ahead.over()
     assert [one.choice for one in played.packs] == choices
     assert story.runner.owed is None
