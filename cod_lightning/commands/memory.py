@@ -11,7 +11,6 @@ from rich.table import Column, Table
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import first_pack
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.memory_plan import ALWAYS, GIB, MemoryPlan, base_bytes, plan_memory
@@ -64,7 +63,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         longest_row=longest,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
-        engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
+        engine_copies_base=hasattr(engine, "prefill_tokens") and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
         **_cached(data, trainer, longest),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
@@ -77,8 +76,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
 
 def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:
     """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
-    engine = data.engine
-    if not isinstance(engine, TransformersEngine):
+    engine: Any = data.engine
+    if not hasattr(engine, "prefill_tokens"):
         return {}
     ranks, held_out = num_processes(trainer), data.program.held_out.num_attempts
     training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)

@@ -18,11 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, ScorerFailed, in_a_line
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.models.base import Policy
-from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
@@ -199,6 +197,8 @@ class FrozenRole:
     def __init__(
         self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: int = 512
     ) -> None:
+        from cod_lightning.engines.transformers import TransformersEngine  # beside other engines few have one
+
         self.kind, self.path = EpisodeKind(kind), path
         self.engine = TransformersEngine(max_dialogues)
 
@@ -213,11 +213,12 @@ class FrozenRole:
         Its turns carry the trained policy's version, which keys their noise: these weights are the same in every version.
         """
         if self.engine.policy_version < 0:
+            from cod_lightning.models.pretrained import read_model
+            from cod_lightning.models.tiny import TinyPolicy
+
             if self.path is None and isinstance(policy, TinyPolicy) and policy.weights is None:
                 expected = "the folder of a policy, since this training begins with random numbers"
                 raise ConfigError(f"{_FROZEN}.path", None, expected, "Name one, or a warm_start.")
-            from cod_lightning.models.pretrained import read_model
-
             with torch.random.fork_rng(devices=[]):
                 tokenizer: Any = trained.chat.tokenizer
                 model: Any = policy.model(tokenizer) if self.path is None else read_model(self.path, f"{_FROZEN}.path")
