@@ -1,20 +1,40 @@
-"""Contexts that an agent did not write itself: another pack's, or what the environment's oracle writes."""
+"""Contexts that an agent did not write itself: another pack's, what the environment's oracle writes, or none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import ContextMechanism, Prepared, TokenView, UpdateDialogue
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import parts_of, scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 Contexts = Sequence[Any]
 """[N] the context's state at each position; None where none is known, and the task is left out."""
+
+
+class NoContext(ContextMechanism):
+    """Shows tasks the environment's rules alone.
+
+    Args:
+        updates: As those of the mechanism in whose place it is, for lifecycles of the same episodes.
+    """
+
+    def __init__(self, updates: bool) -> None:
+        self.updates = updates
+
+    def text(self, state: Any) -> str:
+        return ""
+
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        return Prepared(rules, state)
+
+    def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        raise NotImplementedError("nothing is rewritten")
 
 
 def shuffled_contexts(lifecycles: Sequence[Lifecycle]) -> list[Contexts]:

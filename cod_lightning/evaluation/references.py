@@ -16,7 +16,7 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import ConnectTheDots, OutlineStep, Program, Shown, outline
+from cod_lightning.lifecycles import ConnectTheDots, OutlineStep, Program, outline
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -60,7 +60,7 @@ def play_reference(
     """
     reference = kind.reference
     assert reference is not None, f"{kind} is not played by a reference"
-    shown = Shown.EMPTY if kind is ConditionKind.MEMORYLESS else Shown.OWN
+    shown = mechanism.empty() if kind is ConditionKind.MEMORYLESS else None
     controlled = Controlled(program=program, shown=shown, writes=False)
     for pack in packs:
         lives: list[Lifecycle] = []

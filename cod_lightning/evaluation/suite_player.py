@@ -9,11 +9,11 @@ import numpy as np
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import HiddenRules, Variants, beside
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
-from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
+from cod_lightning.evaluation.provided_contexts import NoContext, oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import change_position, play_reference
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import REFERENCES, Condition, ConditionKind, Suite
-from cod_lightning.lifecycles import Program, Shown
+from cod_lightning.lifecycles import Program
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.ranks import gathered, share
 from cod_lightning.rewards import Reward, WorldReward
@@ -111,6 +111,8 @@ def play(
         return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
     if kind is ConditionKind.NO_WORLD_MEMORY:
         setting = replace(setting, env=beside(setting.env, Variants).without_world_memory())
+    if kind is ConditionKind.NO_CONTEXT:
+        setting = replace(setting, mechanism=NoContext(setting.mechanism.updates))
     setting = replace(setting, program=_program(kind, packs, setting, trained))
     return run_groups(share(packs), 1, setting, label=condition.label)
 
@@ -119,11 +121,10 @@ def _program(kind: ConditionKind, packs: Sequence[Pack], setting: Setting, train
     """What this rank's packs are played by."""
     own, mechanism, program = share(packs), setting.mechanism, setting.program
     if kind in (ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED):
-        return Controlled(program=program, shown=Shown.EMPTY)
+        return Controlled(program=program, shown=mechanism.empty())
     if kind is ConditionKind.NO_CONTEXT:
-        empty = {pack.id: [mechanism.empty()] * len(pack) for pack in own}
-        return Controlled(program=program, contexts=empty, shown=Shown.RULES)
-    if kind is ConditionKind.ORACLE_CONTEXT:
+        found = [[mechanism.empty()] * len(pack) for pack in own]
+    elif kind is ConditionKind.ORACLE_CONTEXT:
         found = oracle_contexts(setting.env, own, mechanism)
     elif kind is ConditionKind.SHUFFLED_CONTEXT:
         lives = [lifecycle for group in trained for lifecycle in group.lifecycles]

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from cod_lightning.errors import ConfigError, answering
@@ -11,17 +10,6 @@ from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus
 
 MOST_EPISODES = 100_000
 """Of a lifecycle; a program that goes on until a task is solved has more where it never is."""
-
-
-class Shown(StrEnum):
-    """How much of its context a solve episode sees."""
-
-    OWN = "own"
-    """All that the mechanism shows of it."""
-    EMPTY = "empty"
-    """What it shows before the first task; the context itself is kept and rewritten as usual."""
-    RULES = "rules"
-    """The environment's rules alone; the mechanism is not asked."""
 
 
 class Ask:
@@ -79,7 +67,7 @@ class Agent(Protocol):
         task: Task,
         *,
         again: bool = False,
-        shown: Shown = Shown.OWN,
+        shown: Any = None,
         context: Any = None,
         note: str = "",
         compared_with: str = "",
@@ -87,12 +75,13 @@ class Agent(Protocol):
         """All turns of the task, at the next position, and the environment's feedback.
 
         With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
-        of the mechanism) with that one. The `note` follows the environment's rules as it is. It is compared with the pack's solve
-        episodes of the same name `compared_with`, of any lifecycle; without a name with those at its position.
+        of the mechanism) with that one; with `shown` it is shown that state in place of its context, which stays and is rewritten
+        as usual. The `note` follows the environment's rules as it is. It is compared with the pack's solve episodes of the same
+        name `compared_with`, of any lifecycle; without a name with those at its position.
         """
         ...
 
-    async def write(self, task: Task, ask: Ask, *, shown: Shown = Shown.OWN, context: Any = None) -> Written:
+    async def write(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
         """An episode of one turn before the task is solved: the policy is shown what the task begins with, and asked for a text.
 
         Later solve episodes pay for it, as the credit rule says, unless the program does (`pay`).

@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.lifecycles.base import Agent, Ask, Program, Shown, Written
+from cod_lightning.lifecycles.base import Agent, Ask, Program, Written
 from cod_lightning.lifecycles.cod import ConnectTheDots
 from cod_lightning.types import Episode, EpisodeKind, Pack, Task
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Controlled(Program):
-    """Tasks see so much of the context; with `contexts` each begins with one from elsewhere, and none is rewritten."""
+    """Tasks are shown another context than theirs; with `contexts` each begins with one from elsewhere, and none is rewritten."""
 
-    shown: Shown = Shown.OWN
+    shown: Any = None
+    """The state that tasks are shown, such as the empty one; None: their own."""
     contexts: Mapping[str, Sequence[Any]] | None = None
     """Pack -> [N] the state that each task begins with; None leaves the task out."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
@@ -29,7 +30,7 @@ class Controlled(Program):
 class _Controlled:
     """The agent, as its tasks are to be played: each once, since attempts are of the program as it is."""
 
-    def __init__(self, agent: Agent, shown: Shown, contexts: Sequence[Any] | None, writes: bool) -> None:
+    def __init__(self, agent: Agent, shown: Any, contexts: Sequence[Any] | None, writes: bool) -> None:
         self._agent, self._shown, self._contexts, self._writes = agent, shown, contexts, writes
         self._position = 0
 
@@ -56,6 +57,6 @@ class _Controlled:
 
     def _how(self) -> dict[str, Any]:
         """How the next task is played in place of how its program has it; a context of None leaves it out."""
-        how: dict[str, Any] = {} if self._shown is Shown.OWN else {"shown": self._shown}
+        how: dict[str, Any] = {} if self._shown is None else {"shown": self._shown}
         given = None if self._contexts is None else {"context": next(iter(self._contexts[self._position :]), None)}
         return how | (given or {})

@@ -7,7 +7,7 @@ from typing import Any
 from cod_lightning.contexts.base import Answer, ContextUpdate, UpdateDialogue
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure
-from cod_lightning.lifecycles import Ask, Shown, Written
+from cod_lightning.lifecycles import Ask, Written
 from cod_lightning.rollout.boundaries import (
     answered,
     blame,
@@ -85,7 +85,7 @@ async def run_write_episode(
     setting: Setting,
     identity: str,
     position: int,
-    shown: Shown = Shown.OWN,
+    shown: Any = None,
 ) -> Written:
     """An episode of one turn, with reward 0. The context stays as it is, and the mechanism does nothing within the turn."""
     writing, value = UnderWay(EpisodeKind.WRITE, position, state, "", setting, identity), None

@@ -11,7 +11,6 @@ from cod_lightning.contexts.base import ContextMechanism, InTask, Prepared, besi
 from cod_lightning.envs.base import TextEnv, Tools, Vocabulary
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, EpisodeTimeout, described, note_fault
-from cod_lightning.lifecycles import Shown
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     answered,
@@ -78,17 +77,14 @@ class UnderWay:
         self.turns.append(await dialogue.turn())
         return self.turns[-1]
 
-    def prepared(self, state: Any, shown: Shown, rules: str, observation: str) -> Prepared:
-        """What a task begins with; of `Shown.RULES` without a state. Raises `ContextFailure`."""
+    def prepared(self, state: Any, shown: Any, rules: str, observation: str) -> Prepared:
+        """What a task begins with, of the state shown; None: of its own. Raises `ContextFailure`."""
         try:
             text = context_text(self.mechanism, state)
             self.record = structs.replace(self.record, context_before=text, context_after=text)
-            found = Prepared(rules, None)
-            if shown is not Shown.RULES:
-                seen = state if shown is Shown.OWN else self.mechanism.empty()
-                found = self.mechanism.prepare(seen, rules, observation)
-                check_result(found, Prepared, self.mechanism, "prepare")
-                checked_text(found.system, self.mechanism, ContextFailure)
+            found = self.mechanism.prepare(state if shown is None else shown, rules, observation)
+            check_result(found, Prepared, self.mechanism, "prepare")
+            checked_text(found.system, self.mechanism, ContextFailure)
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
         see_known(found.system, self.chat, self.mechanism, "prepare()")
@@ -106,7 +102,7 @@ async def run_solve_episode(
     setting: Setting,
     identity: str,
     position: int,
-    shown: Shown = Shown.OWN,
+    shown: Any = None,
     note: str = "",
 ) -> Episode:
     """All turns of one task in `env`, given the context that earlier tasks left, and a note that follows the rules."""
@@ -118,14 +114,14 @@ class _Solving(UnderWay):
     """A solve episode under way: what the mechanism has made of its context, too."""
 
     def __init__(
-        self, env: TextEnv, task: Task, state: Any, setting: Setting, identity: str, position: int, shown: Shown
+        self, env: TextEnv, task: Task, state: Any, setting: Setting, identity: str, position: int, shown: Any
     ) -> None:
         super().__init__(EpisodeKind.SOLVE, position, state, "", setting, identity)
         self.record = structs.replace(self.record, repeat=task.repeat)
         self.env, self.task, self.shown, self.state = env, task, shown, state
         self.context_after, self.least = "", 0.0
         self.inside: Any = None
-        """The state within the task: that of the lifecycle, or one that begins empty and is dropped at the end."""
+        """The state within the task: that of the lifecycle, or the one that is shown in its place, which is dropped at the end."""
         self.hooked = False
         """Whether the mechanism is asked before and after turns."""
 
@@ -141,10 +137,9 @@ class _Solving(UnderWay):
         see_known(rules, self.chat, self.env, "rules")
         prepared = self.prepared(self.state, self.shown, rules, observation.content)
         self.inside, self.context_after = prepared.state, self.record.context_after
-        if self.shown is Shown.OWN:
+        if self.shown is None:
             self.state = prepared.state
-        if self.shown is not Shown.RULES:
-            self.hooked = bool(crossing(ContextFailure, beside(self.mechanism, InTask).hooks, self.mechanism))
+        self.hooked = bool(crossing(ContextFailure, beside(self.mechanism, InTask).hooks, self.mechanism))
         if loop := own_loop(self.env):
             return await self._left_to(loop, prepared.system)
         tools = crossing(EnvironmentFailure, lambda: beside(self.env, Tools).schemas)
@@ -222,7 +217,7 @@ class _Solving(UnderWay):
     def _carry(self, inside: Any) -> None:
         """Go on with this state within the task; it is the lifecycle's, too, where that is what the task is shown."""
         self.inside = inside
-        if self.shown is Shown.OWN and inside is not self.state:
+        if self.shown is None and inside is not self.state:
             text = partial(context_text, self.mechanism, inside)
             self.context_after = crossing(ContextFailure, text, self.mechanism)
             self.state = inside

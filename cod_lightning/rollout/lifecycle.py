@@ -19,7 +19,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import ContextEntry, ContextMechanism, Entries, Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
-from cod_lightning.lifecycles import Ask, Program, Shown, Written, check_ends
+from cod_lightning.lifecycles import Ask, Program, Written, check_ends
 from cod_lightning.rewards.base import is_name, scored, summed
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import FAULTS, blame, checked_text, closed, crossing, failed_at_the_end
@@ -79,7 +79,7 @@ class Life:
         task: Task,
         *,
         again: bool = False,
-        shown: Shown = Shown.OWN,
+        shown: Any = None,
         context: Any = None,
         note: str = "",
         compared_with: str = "",
@@ -118,7 +118,7 @@ class Life:
 
         return await self._episode(EpisodeKind.UPDATE, solved.position, play)
 
-    async def write(self, task: Task, ask: Ask, *, shown: Shown = Shown.OWN, context: Any = None) -> Written:
+    async def write(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
         value: Any = None
 
         async def play(env: TextEnv, who: str) -> Episode:
@@ -186,7 +186,7 @@ class Life:
         kind: EpisodeKind,
         position: int,
         play: Callable[[TextEnv, str], Awaitable[Episode]],
-        shown: Shown = Shown.OWN,
+        shown: Any = None,
         compared_with: str = "",
     ) -> Episode:
         """The next episode, appended; it is skipped after one that failed."""
@@ -205,7 +205,7 @@ class Life:
             assert self.env is not None
             episode = await play(self.env, f"{self.name}.{self.index}")
             mechanism, known = self.setting.mechanism, episode.state_before is self.described
-            events = entry_events(mechanism, episode, known=known, shown=shown is Shown.OWN)
+            events = entry_events(mechanism, episode, known=known, shown=shown is None)
             self.described = episode.state_after
             return structs.replace(episode, entries=events)
 

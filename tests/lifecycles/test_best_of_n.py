@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
@@ -20,7 +21,6 @@ from cod_lightning.evaluation.results import results_of
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.lifecycles import Agent, ConnectTheDots, outline
-from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored, Counterfactual
@@ -97,7 +97,7 @@ def test_an_attempt_that_failed_is_not_the_best_one_where_all_rewards_are_below_
 def test_an_outline_has_no_attempts_and_a_control_plays_none():
     steps = [(step.kind, step.position) for step in outline(BestOfN(n=5), 3)]
     assert steps == [(kind, n) for n in range(3) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)][:-1]
-    for group in live(program=Controlled(shown=Shown.EMPTY, program=BestOfN(n=5))):
+    for group in live(program=Controlled(shown=TextState(), program=BestOfN(n=5))):
         assert all(not life.attempts for life in group.lifecycles)
 
 

@@ -22,7 +22,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, Shown, asks, outline
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
@@ -381,16 +381,16 @@ def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_t
 
 @dataclass(frozen=True)
 class OnlyTheFirst(Program):
-    """Each task begins with what was written after the first one, and the last is shown the rules alone."""
+    """Each task begins with what was written after the first one, and the last is shown an empty context."""
 
     async def __call__(self, agent, pack):
         noted = await agent.rewrite(await agent.solve(pack.tasks[0]))
         for task in pack.tasks[1:-1]:
             await agent.rewrite(await agent.solve(task, context=noted.state_after))
-        await agent.solve(pack.tasks[-1], shown=Shown.RULES)
+        await agent.solve(pack.tasks[-1], shown=HintContext().empty())
 
 
-@each(("shown", "expected"), [(Shown.OWN, [False, True, True, False]), (Shown.EMPTY, [False] * 4)])
+@each(("shown", "expected"), [(None, [False, True, True, False]), (HintContext().empty(), [False] * 4)])
 def test_a_control_leaves_a_program_its_own_contexts_but_for_what_it_hides(shown, expected):
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
     sampler = scripted_sampler(beside(Levers(), Players).reference(Reference.SCRIPTED, pack), HintContext())

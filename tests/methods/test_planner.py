@@ -3,6 +3,7 @@
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -10,7 +11,6 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import ConditionKind
-from cod_lightning.lifecycles.base import Shown
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
@@ -87,7 +87,7 @@ def test_a_response_without_a_word_is_no_plan_and_the_task_is_shown_none():
     assert not any("w6" in prompt for prompt in prompts(engine) if prompt.count("rules") == 1 and " w5" not in prompt)
 
 
-@each("shown", Shown)
+@each("shown", [None, TextState(), TextState("w9")])
 def test_a_control_shows_a_plan_as_much_of_the_context_as_its_task(shown):
     engine = FunctionEngine(speak)
     (life,) = live(program=Controlled(shown=shown, program=PLAN), engine=engine, siblings=1)[0].lifecycles
@@ -95,7 +95,8 @@ def test_a_control_shows_a_plan_as_much_of_the_context_as_its_task(shown):
     for plan in (one for one in life.episodes[3:] if one.kind is EpisodeKind.WRITE):
         asked = plan.turns[0].observation
         (system,) = {prompt.partition(asked)[0] for prompt in prompts(engine) if asked in prompt}
-        assert (plan.context_before in system.split()) == (shown is Shown.OWN)
+        assert (plan.context_before in system.split()) == (shown is None)
+        assert ("w9" in system.split()) == (shown == TextState("w9"))
 
 
 def test_a_world_that_breaks_where_a_plan_is_asked_for_costs_the_lifecycle_alone():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import History, InTask, Intervention, TextState
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.lifecycles import ConnectTheDots, Shown
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
@@ -243,7 +243,7 @@ def test_with_its_context_hidden_a_task_begins_empty_and_what_it_writes_within_i
     class Notes(PlainContext):
         companions = (NotesInTask, *PlainContext.companions)
 
-    (group,) = played(Notes(), num_packs=1, program=Controlled(shown=Shown.EMPTY))
+    (group,) = played(Notes(), num_packs=1, program=Controlled(shown=TextState()))
     first, update, second = group.lifecycles[0].episodes
     assert (first.context_after, update.context_after) == ("", "w1")
     assert (second.context_before, second.context_after) == ("w1", "w1")
