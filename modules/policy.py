@@ -254,7 +254,9 @@ class PolicyModule(L.LightningModule):
     def _hidden(self, part: Batch) -> Float[Tensor, "B T H"]:
         """Last hidden states of the policy: [:, t] is that of what comes before token t, 0 of nothing."""
         model, part = self._model, part.to(self.device)
-        hidden = inside(model, lambda: model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state)
+        with self.trainer.precision_plugin.forward_context():
+            found = inside(model, lambda: model.base_model(input_ids=part.token_ids, use_cache=False))
+        hidden = found.last_hidden_state
         return torch.nn.functional.pad(hidden[:, :-1], (0, 0, 1, 0))
 
     def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:

@@ -22,6 +22,7 @@ from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.training.critics import ValueHead
 from tests.credit_tables import credit_table, kept_credit
 from tests.small_fit import quiet_trainer, small_data
 from tests.stubs import Following
@@ -149,6 +150,21 @@ def test_the_log_probs_of_other_models_are_computed_in_the_precision_of_training
     first = module.loss.seen[0][0].policy_logprobs[mask]
     scored = watch.batches[0].scores["reference"][watch.batches[0].action_mask]
     assert set(first.tolist()) <= set(scored.tolist())
+
+
+def test_a_critic_s_hidden_states_are_computed_in_the_precision_of_training(tmp_path):
+    module, data, lightning, _ = online(tmp_path, "bf16-mixed", critic=ValueHead())
+    dtypes = set()
+
+    class Watched(type(module)):
+        def _hidden(self, part):
+            projected = self.model.base_model.layers[0].mlp.down_proj
+            with projected.register_forward_hook(lambda *of: dtypes.add(of[-1].dtype)):
+                return super()._hidden(part)
+
+    module.__class__ = Watched
+    lightning.fit(module, data)
+    assert dtypes == {torch.bfloat16}
 
 
 def test_rotary_frequencies_are_moved_and_never_cast(trained):
