@@ -167,7 +167,7 @@ class GRPOModule(PolicyModule):
 
     @property
     def credited(self) -> Callable[[EpisodeTable], Credited]:
-        """What gives a rollout of all ranks its advantages; no reward comes here before `training_step`."""
+        """What gives a rollout of all ranks its advantages."""
         return partial(
             credited,
             rule=self.credit,
