@@ -107,10 +107,11 @@ class NaturalDoors(_DoorWords):
 
     def rules(self, max_turns: int) -> str:
         """System text."""
+        tries = "1 try" if max_turns == 1 else f"{max_turns} tries"
         return (
             f"A house has {self.num_doors} doors, 1 to {self.num_doors}, and four keys: {', '.join(KEYS)}. Each door opens with "
             "one of the keys; which one is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
-            f"You are asked to open one door and have {max_turns} tries: a reward if it opens, 0 if not.\n\n"
+            f"You are asked to open one door and have {tries}: a reward if it opens, 0 if not.\n\n"
             "Answer with brief reasoning, then exactly one action in this form:\n<answer>Key COLOUR</answer>"
         )
 
