@@ -83,8 +83,10 @@ report afile
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
+sweep --config smoke warm_start.teacher.note_acuracy=0.3,0.5 --print_jobs ## Did you mean teacher.note_accuracy?
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean table?
+sweep --config smoke seed_everythin=1,2 --print_jobs ## --seed_everythin | Did you mean seed_everything?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean launcher?
 context revert --state nowhere ## version
 play levers
@@ -130,6 +132,8 @@ fit --config smoke -credit task ## -credit | two dashes
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (For this key
 fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?
 SMOKE --model.loss Reinforce ## model.loss | Reinforce (For this key
+fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?
+fit --config smoke --seed_everythin 2 ## --seed_everythin | Did you mean seed_everything?
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml

@@ -23,7 +23,10 @@ _MOST = 900
 
 
 class OneLine(ArgumentParser):
-    """Leaves out the usage, whose hundred lines would stand before the one that matters."""
+    """Leaves out the usage, whose hundred lines would stand before the one that matters; takes no key that is cut short."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, **kwargs)
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
         """As ever; a module that a class path names and that raises is answered in one line, too."""

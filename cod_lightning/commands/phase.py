@@ -113,12 +113,11 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         run: The resolved config of the run.
         words: The run's vocabulary, for demonstrations of another environment.
     """
-    argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
-    unbuilt = started(argv)
+    argv, cli = unmade(run, words)
     made: list[Path] = []
 
     def make(folder: Path) -> None:
-        unbuilt.datamodule.check_with(unbuilt.model.policy)
+        cli.datamodule.check_with(cli.model.policy)
         print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
         run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
@@ -128,10 +127,16 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         made.append(folder)
 
-    folder = made_once("warm_start", _key(unbuilt.parser.dump(unbuilt.config)), make, "warm start")
+    folder = made_once("warm_start", _key(cli.parser.dump(cli.config)), make, "warm start")
     if not made:
         rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
-    return folder, unbuilt.datamodule.env
+    return folder, cli.datamodule.env
+
+
+def unmade(run: Mapping[str, Any], words: Sequence[str] | None = None) -> tuple[list[str], Any]:
+    """The line of a run's warm start, and its CLI, which has trained nothing."""
+    argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
+    return argv, started(argv)
 
 
 def started(argv: Sequence[str], **how: Any) -> Any:

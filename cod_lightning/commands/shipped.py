@@ -23,7 +23,7 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Short name of a key -> the key, whose value is a class; env and context are groups of files, too."""
-_ROOMS = ("contexts", "engines", "lifecycles", "methods", "models", "objective", "rewards", "training")
+_ROOMS = ("contexts", "credit", "engines", "lifecycles", "methods", "models", "objective", "rewards", "training")
 """Packages whose modules are imported when one of their classes is named."""
 
 

@@ -127,6 +127,7 @@ def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
 
 def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """The config of a cell, every key in it, once module and data were built from it."""
+    from cod_lightning.commands.phase import unmade
     from cod_lightning.commands.train import built
 
     typed = [f"{key}={_as_typed(text)}" for key, _, text in (one.partition("=") for one in overrides)]
@@ -137,6 +138,8 @@ def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     asked = cli.asked
     if not asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
+    if asked["warm_start"] is not None:
+        unmade(asked)
     trainer = {**asked["trainer"], "default_root_dir": None}  # each has a folder of its own
     return asked | {"torch_threads": asked["torch_threads"] or 1, "overwrite": False, "trainer": trainer}
 
