@@ -68,7 +68,7 @@ def _show(cli: Any) -> None:
     note = "\n".join(filter(None, (begun, Evidence(folder=cli.root, metrics=read_metrics(cli.root)[0]).in_training())))
     evaluation = next(one for one in cli.trainer.callbacks if isinstance(one, Evaluation))
     print_table(results_of(evaluation.played, by_checkpoint=evaluation.by_checkpoint), console, note=note)
-    console.print(f"Written to {cli.root / 'evaluation.json'}")
+    console.print(f"\nWritten to {cli.root / 'evaluation.json'}")
     baseline = "" if data.baseline is None else data.baseline.report()
     for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
         if line:

@@ -19,7 +19,9 @@ CellWriter = Callable[[PositionRecord], Text]
 
 
 def print_table(results: Results, console: Console, note: str = "") -> None:
-    """Print one table for each suite, what it means, and the note (for example, what the demonstrations already contained)."""
+    """Print the note (for example, what the demonstrations already contained), and of each suite what it shows, then its table."""
+    for remark in filter(None, (note, CAVEAT)):
+        console.print(_paragraph(remark, style="dim"))
     for name, record in results["suites"].items():
         _print_suite(name, record, console)
     for checkpoint, suites in results.get("checkpoints", {}).items():
@@ -27,22 +29,19 @@ def print_table(results: Results, console: Console, note: str = "") -> None:
         console.print(Text(f" {checkpoint}", style="bold"))
         for name, record in suites.items():
             _print_suite(name, record, console)
-    console.print()
-    for remark in filter(None, (note, CAVEAT)):
-        console.print(_paragraph(remark, style="dim"))
 
 
 def _print_suite(name: str, record: SuiteRecord, console: Console) -> None:
     console.print()
     what = f" {name}: success by position on {packs_of(record)} of {record['pack_size']} from {record['env']}"
     console.print(Text(what, style="bold"))
-    console.print(_fitting(record, console))
-    console.print()
     if folded := [row for row in rows(record) if not row.main]:
         briefly = "; ".join(f"{row.label} {_number(row.mean)}" for row in folded)
         console.print(_paragraph(f"Also played, mean over positions: {briefly}.", style="dim"))
     for sentence in sentences(record):
         console.print(_paragraph(sentence))
+    console.print()
+    console.print(_fitting(record, console))
 
 
 def _paragraph(sentence: str, style: str = "") -> Padding:

@@ -39,6 +39,7 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
     assert text.count("pos ") == 4
     assert f"{NUM_PACKS} packs" in text
     assert NOTE in text
+    assert any("oracle" in line for line in text.splitlines()[-2:]), "a small screen shows the table"
 
 
 def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
