@@ -57,7 +57,7 @@ STUDIES = sorted(
 @pytest.mark.parametrize("name", [*config_names(), *STUDIES], ids=lambda name: Path(name).stem)
 def test_a_shipped_config_builds(name):
     if name.endswith("/textworld.yaml"):
-        pytest.importorskip("textworld", reason="pip install 'cod-lightning[textworld]'")
+        pytest.importorskip("textworld", reason="pip install -e '.[textworld]'")
     cli = build(name)
     assert cli.model.policy.window > 0
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks

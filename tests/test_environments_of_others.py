@@ -74,7 +74,7 @@ def numbers(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not _installed("openenv"), reason="pip install 'cod-lightning[openenv]'")
+@pytest.mark.skipif(not _installed("openenv"), reason="pip install -e '.[openenv]'")
 def test_the_openenv_server_of_the_guide_is_checked_and_trained_on(numbers, checkpoint, tmp_path):
     done = cod("check", "--env", "numbers.yaml", "--num_packs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -94,7 +94,7 @@ def test_the_openenv_server_of_the_guide_is_checked_and_trained_on(numbers, chec
 )
 def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, module, written, checkpoint):
     if module and not _installed(module):
-        pytest.skip(f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
+        pytest.skip(f"pip install -e '.[{module.replace('_', '-')}]'")
     spelled = f"# {'wugs' if env == 'dataset' else env}.yaml"
     config = next(block for block in blocks("yaml") if block.startswith(spelled))
     if module in ("reasoning_gym", "textarena"):

@@ -65,7 +65,7 @@ def test_the_environment_of_verifiers_of_the_guide_is_trained_on(renderer, check
     assert trained_on(env, tmp_path, checkpoint) == [(0, 0), (0, 0)]
 
 
-@pytest.mark.skipif(find_spec("mcp") is None, reason="pip install 'cod-lightning[mcp]'")
+@pytest.mark.skipif(find_spec("mcp") is None, reason="pip install -e '.[mcp]'")
 def test_the_mcp_server_of_the_guide_is_trained_on(checkpoint, tmp_path):
     (tmp_path / "notes_server.py").write_text(block("notes_server.py"))
     subprocess.run([sys.executable, "-c", block("write_notes.py")], cwd=tmp_path, check=True)

@@ -80,7 +80,7 @@ def _worlds():
 @pytest.mark.parametrize("name", list(_worlds()))
 def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
     if module := next((NEEDS[begin] for begin in NEEDS if name.startswith(begin)), None):
-        pytest.importorskip(module, reason=f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
+        pytest.importorskip(module, reason=f"pip install -e '.[{module.replace('_', '-')}]'")
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(f'{{"prompt": "q{n}", "answer": "a{n}", "group": {n // 2}}}\n' for n in range(20)))
     more = ("--env.path", str(rows)) if name == "dataset" else ()

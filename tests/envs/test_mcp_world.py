@@ -29,7 +29,7 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.chat_server import ChatServer, said
 from tests.test_protocols import block
 
-pytest.importorskip("mcp", reason="pip install 'cod-lightning[mcp]'")
+pytest.importorskip("mcp", reason="pip install -e '.[mcp]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ODD = """
 import contextlib, glob, json, os, sys, time

@@ -14,7 +14,7 @@ from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 from examples.hidden_number.hidden_number import HiddenNumber, Secret
 from tests.openenv_server import SOURCE, Served
 
-pytest.importorskip("openenv", reason="pip install 'cod-lightning[openenv]'")
+pytest.importorskip("openenv", reason="pip install -e '.[openenv]'")
 
 from cod_lightning.envs.openenv_world import OpenEnvWorld
 

@@ -19,7 +19,7 @@ from cod_lightning.sandbox.sandbox import Sandbox
 from cod_lightning.types import EpisodeStatus, Split
 from tests.cases import each
 
-reasoning_gym = pytest.importorskip("reasoning_gym", reason="pip install 'cod-lightning[reasoning-gym]'")
+reasoning_gym = pytest.importorskip("reasoning_gym", reason="pip install -e '.[reasoning-gym]'")
 
 
 @pytest.fixture(scope="module")

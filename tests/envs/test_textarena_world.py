@@ -13,7 +13,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import EpisodeStatus, Split
 
-pytest.importorskip("textarena", reason="pip install 'cod-lightning[textarena]'")
+pytest.importorskip("textarena", reason="pip install -e '.[textarena]'")
 
 from cod_lightning.envs.textarena_world import TextArenaWorld
 from tests.cases import each

@@ -18,7 +18,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.scripted_life import by_position, live
 
-textworld = pytest.importorskip("textworld", reason="pip install 'cod-lightning[textworld]'")
+textworld = pytest.importorskip("textworld", reason="pip install -e '.[textworld]'")
 
 from cod_lightning.envs.textworld import TextWorldHouse, games, houses  # noqa: E402
 from tests.cases import each  # noqa: E402
