@@ -1,6 +1,7 @@
 """The client of an OpenAI-compatible chat endpoint: for the engine, judges, teachers and simulated users.
 
-Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in tokens.
+Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in tokens. The package
+`openai` bounds time alone.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Which texts are nearest to a query: by default by the words that they share, BM25."""
+"""Which texts are nearest to a query: by default by the words that they share, BM25.
+
+Scored anew for each query, since the texts of a context change after every task; `bm25s` is made for an index that stays.
+"""
 
 import math
 import re

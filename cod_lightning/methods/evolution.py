@@ -4,7 +4,8 @@ Source: GEPA, reflective prompt evolution (arXiv 2507.19457). A round draws a ca
 selection pack, the dominated left out, with odds by in how many; plays a few other packs with it; lets a model rewrite it in view
 of what happened there; and keeps the rewrite only if it does better on the same packs. Differs: the text is the first context of a
 mechanism, which the policy goes on rewriting within a pack where it has updates; the rewrite is an update of that mechanism
-on the record of all tasks that were played, by the policy itself; candidates are not merged.
+on the record of all tasks that were played, by the policy itself; candidates are not merged. The package `gepa` would leave all
+but the draw and the selection to an adapter.
 """
 
 import asyncio

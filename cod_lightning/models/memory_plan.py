@@ -1,4 +1,7 @@
-"""What will sit in a device's memory during training, by arithmetic on a model that has shapes but no weights."""
+"""What will sit in a device's memory during training, by arithmetic on a model that has shapes but no weights.
+
+Estimates of libraries, such as accelerate's, have weights and moments, but no rollout, no rows as this project packs them.
+"""
 
 from dataclasses import dataclass
 

@@ -11,6 +11,8 @@ than an extension, the dialogue begins a new segment.
 Text from worlds, contexts and the model is hostile: a control token spelled in it is broken up before it is encoded. Then the
 control tokens of every prompt are counted: there have to be just those of the template, whatever it or the tokenizer makes of the
 texts. Tags of tools are no control tokens, since a world may ask for calls in that form.
+
+The package `renderers` does the first of these by a class for each family of models; this takes any template.
 """
 
 import re
