@@ -128,7 +128,7 @@ def page(results: dict[str, Any]) -> str:
         lines.append(
             f"Over seeds training is {over['speed_up_of_training']:.2f} times as fast with rollouts ahead; final success less "
             f"that of bound 0 is "
-            f"{over['difference_in_final_success']:+.3f} [{low:+.3f}, {high:+.3f}] (Student's interval over seeds)."
+            f"{over['difference_in_final_success']:+.3f} [{low:+.3f}, {high:+.3f}] (Student's t)."
         )
     ahead = json.loads((Path(__file__).resolve().parents[2] / "docs" / "results" / "ahead.json").read_text())
     waited = [one["step_s"] for one in ahead["runs"]["0"]]
@@ -143,20 +143,22 @@ def page(results: dict[str, Any]) -> str:
 
 
 ABOUT = """
-**Do rollouts that run while training goes on save time, at the same success?** On two cores the success is the same, and no time is
+**Do rollouts that run while training goes on save time, at the same success?** On two cores success is the same, and no time is
 saved. Bound 0 waits for each rollout, bound 1 plays one ahead with `--model.mismatch TokenTruncate`.
 
     .venv/bin/python examples/studies/asynchronous.py --out docs/results/asynchronous.json
 
 {machine}, one thread of torch a run, held-out packs, 95 % intervals over packs. *Training* is updates and what they waited.
-All positions and the machine's load, which differed, are in [asynchronous.json](asynchronous.json).
+Positions and the machine's load, which differed, are in [asynchronous.json](asynchronous.json).
 """
 
 
 AHEAD = """
-**Further ahead** (`examples/studies/ahead.py`): where turns take a time drawn with a long tail, updates {update_s} s, and neither
+**Further ahead** (`examples/studies/ahead.py`): where turns take times with a long tail, updates {update_s} s, and neither
 shares a device, a step is this many times as fast as with bound 0: {times} ([ahead.json](ahead.json)). Bounds above 1 change
 weights in flight.
+
+**Limits**: one environment, a tiny policy.
 """
 
 

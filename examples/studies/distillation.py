@@ -206,15 +206,16 @@ def page(found: dict[str, Any]) -> str:
 
 
 ABOUT = """
-**Does a teacher help?** Each arm begins with the warm start of its seed and ends when it has sampled {budget:,} tokens. Success at
-temperature 1, mean over four positions, with 95 % intervals over seeds (Student's t); differences are paired by seed. Positions,
+**Does a teacher help?** Each arm begins with its seed's warm start and ends when it has sampled {budget:,} tokens. Success at
+temperature 1, mean over positions, with 95 % intervals over seeds (Student's t); differences are paired by seed. Positions,
 seeds and blanked contexts are in [distillation.json](distillation.json).
 
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 
 **Specialists help their student** on lakes and alchemy: it gains over reward on the same mixture, with the specialists' tokens
-behind it. **A student of three specialists** comes within .02 of each in its own environment, with a third of the packs. Only
+behind it. **A student of three specialists** comes within .02 of each in its environment, with a third of the packs. Only
 students of a teacher with three times the tokens are shown to end above the warm start at T=0.3.
+**Limits**: tiny policies, compact words.
 """
 
 

@@ -26,14 +26,14 @@ from cod_lightning.markdown import table
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = """
 **Does success come from what was written down?** The quick start's policy in four suites, with every control, in {packs} of
-each that are the same for all: {sizes}.
+each, the same for all: {sizes}.
 
     {command}
 
-Success at the first position and at the last, 95 % bootstrap intervals over packs (of 24 hidden orders); all positions and
-differences are in [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: there
-is no update; *another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from
-position 0 on. The oracle itself solves all.
+Success at the first and last position, 95 % bootstrap intervals over packs (of 24 hidden orders); all positions and differences
+are in [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: no update;
+*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on. The
+oracle solves all. **Limits**: one training seed, one environment.
 """
 
 

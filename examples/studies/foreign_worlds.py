@@ -277,8 +277,8 @@ Success by position on {packs} held-out houses ({machine}), means with 95 % inte
 have no model. Seeds and contexts are in [foreign_worlds.json](foreign_worlds.json).
 """
 READING = """
-Contexts carry the rise, from position 1 on to {before} in tasks that seek what an earlier one sought, and {first} in the others.
-The warm start at T=0.3 ends no lower than the trained policy.
+Contexts carry the rise, from position 1 on to {before} in tasks that seek what an earlier one sought, and {first} in others.
+The warm start at T=0.3 ends no lower. **Limits**: one game, fused words.
 """
 SERVED = """
 One policy trained on the guides' hidden number in this process, behind an OpenEnv server and as a taskset of verifiers

@@ -111,20 +111,22 @@ def page(found: dict[str, dict[str, dict[str, Any]]]) -> str:
 ABOUT = """
 **Do the staleness and the buffer of the paper's release change what is learned?** Compact levers, 120 updates of one rollout of 8
 packs each. The regime (`recipe/reference`) syncs weights after 4 sampled rollouts and takes newer rollouts first but for noise,
-up to 20 updates old; where sampling is twice as fast half of them are dropped. *In order, 20 behind* plays each rollout by the
+up to 20 updates old; where sampling is twice as fast half of them are dropped. *In order, 20 behind* plays each rollout by
 weights of 20 updates before. *Four updates a rollout* takes 32 packs at once.
 
     PYTHONPATH=. python examples/studies/regime.py --runs runs/regime
 
 Success on 512 held-out packs at temperature 1, mean over positions, with 95 % intervals over seeds (Student's t), paired by seed.
-*Clipped* is the share of action tokens that the loss leaves out; entropy (nats a token, of seed 3) is that of the first update and
-of the last quarter. Positions and tokens are in [regime.json](regime.json).
+*Clipped* is the share of action tokens that the loss leaves out; entropy (nats a token, of seed 3) is of the first update and
+the last quarter. Positions and tokens are in [regime.json](regime.json).
 """
 READING = """
 **Newer rollouts first is what the regime needs.** In order and 20 behind, success ends below it by .134 [.068, .200]; sampled twice
 as fast, with twice the tokens, above it by .052 [.016, .088], and above its warm start at T=0.3 by .044 [.004, .084]. Between the
 regime and waiting no difference is shown: waiting leaves all ratios at 1 and REC's clip nothing to do; in one seed of three
-entropy then rose from .6 to 1.1. Four updates of a rollout end above the regime by .085 [-.001, .171].
+entropy rose from .6 to 1.1. Four updates a rollout end above the regime by .085 [-.001, .171].
+
+**Limits**: one environment, tiny policies.
 """
 
 
