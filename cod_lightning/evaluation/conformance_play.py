@@ -7,7 +7,6 @@ from itertools import islice
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Proposals, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conformance_turns import first_task
-from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, has_reference, play_reference, summarise
 from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
@@ -84,11 +83,11 @@ def _gained(
     least = _LEAST_GAIN * (world.traits.reward_range[1] - world.traits.reward_range[0])
     kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
     scripted, oracle, memoryless = map(rows.get, kinds)
-    if scripted:
-        ends = (scripted.success[0], scripted.success[-1], scripted.reward[0], scripted.reward[-1])
-        if not _gains(*ends, least):
-            remark = "scripted play is no better in the last task than in the first: is there anything that a context could carry?"
+    for before, at, what in ((scripted, 0, "in the first"), (memoryless, -1, "memoryless play")):
+        if scripted and before and not _gains(before, at, scripted, -1, least):
+            remark = f"scripted play is no better in the last task than {what}: is there anything that a context could carry?"
             yield Verdict("later tasks profit from earlier ones", remark=remark, look=True)
+            break
     if num_packs < _LEAST_PACKS or not memoryless:
         return
     first, last = memoryless.success[0], memoryless.success[-1]
@@ -101,15 +100,14 @@ def _gained(
             f"memoryless play rises from {first.mean:.2f} to {last.mean:.2f}: something other than the context helps it"
         )
         yield Verdict("without a context later tasks are no easier", remark=remark, look=True)
-    if oracle:
-        ends = (memoryless.success[0], oracle.success[0], memoryless.reward[0], oracle.reward[0])
-        if not _gains(*ends, least / 10):
-            leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")
+    if oracle and not _gains(memoryless, 0, oracle, 0, least / 10):
+        leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")
 
 
-def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:
-    """Whether success rises, or reward by at least so much."""
-    return after.mean - before.mean >= _LEAST_GAIN or reward_after.mean - reward_before.mean >= least
+def _gains(before: ReferenceRow, at: int, after: ReferenceRow, then: int, least: float) -> bool:
+    """Whether success is higher at a position of one than at another's, or reward by at least so much."""
+    more = after.success[then].mean - before.success[at].mean
+    return more >= _LEAST_GAIN or after.reward[then].mean - before.reward[at].mean >= least
 
 
 def _unknown(

@@ -331,6 +331,7 @@ WINLESS = machine(
     [
         (PRICELESS, 30, "an untrained policy earns different rewards", "tries pay 0: 8 siblings mostly earn alike"),
         (machine(step=easier, reset=placed), 30, "without a context later tasks", "something other than the context"),
+        (machine(step=easier, reset=placed), 30, "later tasks profit", "in the last task than memoryless play"),
         (
             machine(type("Unplayed", (example.MachinePlayers,), {"reference": raising(NotImplementedError())})),
             2,
