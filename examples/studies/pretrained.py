@@ -32,17 +32,11 @@ ALL = POLICIES | {
     "scripted": "scripted play",
 }
 """The same, of runs on a CPU."""
+UNSHOWN = {"scripted", "unseen_words blanked_context"}
+"""Rows that are in the figure, or in what is said of transfer, alone."""
 SEEN = "held_out"
 SUITES = {SEEN: "", "unseen_words": ", new words"}
 """What an evaluation calls its packs -> what a row adds for them."""
-GREEDY = {
-    "seed 1": [0.68, 0.38, 0.51, 0.48],
-    "seed 2": [0.54, 0.45, 0.53, 0.46],
-    "seed 3": [0.57, 0.42, 0.44, 0.58],
-}
-"""Warm starts at T=0, in the 64 packs that the run recorded before it was cut off; gpu.json lacks them."""
-Curves = dict[str, dict[str, dict[str, Any]]]
-"""Run -> policy -> success by position, and the share of the facts seen that notes have."""
 
 
 def of_the_gpu() -> dict[str, Any]:
@@ -50,35 +44,19 @@ def of_the_gpu() -> dict[str, Any]:
     return json.loads((RESULTS / "gpu.json").read_text())
 
 
-def curves(found: dict[str, Any]) -> Curves:
-    """The rows of packs never seen; the random twin, which solves nothing, is left out."""
-    made: Curves = {}
-    for row in found["parts"]["cod"]["rows"]:
-        if row.get("suite") == SEEN and row["policy"] in POLICIES and row["run"].startswith("seed"):
-            success = [float(one) for one in row["success by position"].split()]
-            made.setdefault(row["run"], {})[row["policy"]] = {"success": success, "noted": row.get("seen facts noted")}
-    return made
-
-
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
     found = of_the_gpu()
     rows = [
-        [
-            run,
-            POLICIES[name],
-            *(f"{one:.2f}" for one in of["success"]),
-            f"{of['noted']:.2f}" if name == "trained" else "",
-        ]
-        for run, policies in curves(found).items()
-        for name, of in policies.items()
-        if name != "shuffled_context"  # in the figure
+        [row["run"], *row["success by position"].split(), f"{row['seen facts noted']:.2f}"]
+        for row in found["parts"]["cod"]["rows"]
+        if row.get("suite") == SEEN
+        and row["policy"] == "trained"
+        and row["run"].startswith("seed")  # a twin solves nothing
     ]
-    greedy = [[run, "warm start, T=0", *(f"{one:.2f}" for one in of), "0.00"] for run, of in GREEDY.items()]
-    rows = sorted([*rows, *greedy], key=lambda row: row[0])  # stable: behind the policies of its seed
     return PAGE.format(
         machine=found["parts"]["cod"]["machine"].partition(",")[0],
-        gpu=table(["seed", "policy", "0", "1", "2", "3", "seen facts noted"], rows),
+        gpu=table(["seed", "0", "1", "2", "3", "seen facts noted"], rows),
         cpu=of_cpus(own["cpu"]),
         adds=what_training_adds(own["cpu"] | own["arms"]),
         rollouts=table(
@@ -105,8 +83,17 @@ def of_cpus(runs: dict[str, Any]) -> str:
         for suite, more in SUITES.items()
         if suite in of
         for policy, success in of[suite]["success"].items()
+        if not {policy, f"{suite} {policy}"} & UNSHOWN
+        if not policy.startswith("warm_start") or policy == best(of[suite]["success"])
     ]
     return table(["seed", "policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
+
+
+def best(success: dict[str, list[float]]) -> str:
+    """The warm start at its best temperature."""
+    return max(
+        (policy for policy in success if policy.startswith("warm_start")), key=lambda policy: sum(success[policy])
+    )
 
 
 def what_training_adds(runs: dict[str, Any]) -> str:
@@ -168,35 +155,35 @@ def of_rollouts(run: Path) -> dict[str, Any]:
 
 
 def draw(own: dict[str, Any], file: Path) -> None:
-    """Success by position, a panel for each seed that was evaluated: those on a CPU, then those on the GPU."""
+    """Success by position, a panel for each seed that was evaluated on a CPU."""
     plt.rcParams.update(
         dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
     )
-    panels: dict[str, dict[str, list[float]]] = {}
-    for run, of in own["cpu"].items():
-        if SEEN in of:
-            panels[f"two cores, {run}"] = of[SEEN]["success"]
-    for run, policies in curves(of_the_gpu()).items():
-        success = {name: of["success"] for name, of in policies.items()}
-        panels[f"H200, two pulls, {run}"] = success | {"warm_start_t0.0": GREEDY[run]}
-    styles = [*STYLES[:2], {"color": "#8250df", "linestyle": "--"}, STYLES[2]]
-    figure, drawn = plt.subplots(1, len(panels), figsize=(9.2, 2.9), sharey=True, layout="constrained")
+    panels = {run: of[SEEN]["success"] for run, of in own["cpu"].items() if SEEN in of}
+    styles = [*STYLES[:2], {"color": "#8250df", "linestyle": "--"}, *STYLES[2:]]
+    figure, (drawn,) = plt.subplots(
+        1, len(panels), figsize=(9.2, 2.9), sharey=True, layout="constrained", squeeze=False
+    )
     for axes, (title, success) in zip(drawn, panels.items(), strict=True):
-        for policy, style in zip((*POLICIES, "warm_start_t0.0"), styles, strict=True):
-            axes.plot(success[policy], marker="o", markersize=4, label=ALL[policy].strip("*"), **style)
+        lines = {ALL[policy].strip("*"): success[policy] for policy in POLICIES}
+        lines["warm start at its best temperature"] = success[best(success)]
+        lines[ALL["scripted"]] = success["scripted"]
+        for (label, line), style in zip(lines.items(), styles, strict=True):
+            axes.plot(line, marker="o", markersize=4, label=label, **style)
         axes.set_title(title, fontsize="medium")
         axes.set(xlabel="position in the pack", xticks=range(4), ylim=(0, 0.9))
         axes.spines[["top", "right"]].set_visible(False)
     drawn[0].set(ylabel="success")
-    figure.legend(*drawn[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=4)
+    figure.legend(*drawn[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
     figure.savefig(file, transparent=True)
 
 
 PAGE = """# A pretrained language model, measured
 
-**Does reward teach a language model to write down what it will need?** Yes: in one seed on two CPU cores, in two of three on a GPU.
+**Does reward teach a language model to write down what it will need?** Yes: in both seeds on two CPU cores, in two of three on a
+GPU.
 
-![Success by position in packs never seen, a panel for each seed: on the CPU it rises for the trained policy alone](pretrained.svg)
+![Success by position in packs never seen, a panel for each seed: it rises for the trained policy alone](pretrained.svg)
 
 *SmolLM2-135M-Instruct, 128 packs of the test split a seed; trained policies at T=1.*
 
@@ -210,9 +197,9 @@ writer that notes half of the facts that it saw and calls the others unknown.
 make pretrained      # installs the checkpoint, then: python -m cod_lightning fit --config pretrained
 ```
 
-One pull a task: a guess wins .25. 48 updates, 64 lifecycles a rollout of four, bfloat16 over float32 weights
-(`--seed_everything 1`; page: `examples/studies/pretrained.py --cpu RUN`). Beside tests at low priority the warm start took 26
-minutes, training 68, evaluation 50; 12.7 GiB.
+One pull a task: a guess wins .25, scripted play .23 .49 .72 .84. 48 updates, 64 lifecycles a rollout of four, bfloat16 over
+float32 weights (`--seed_everything` 1 and 2; page: `examples/studies/pretrained.py --cpu RUN`): two hours beside tests, 12.7 GiB.
+Warm starts at the best of T=0, .3 and 1 (new words: 0 and 1); the others are in [pretrained.json](pretrained.json).
 
 {cpu}
 
@@ -220,9 +207,10 @@ minutes, training 68, evaluation 50; 12.7 GiB.
 
 {adds}
 
-- **Training adds transfer.** The warm start has none. *New words*: never drawn in training; .24 of the answers are malformed.
+- **Training adds transfer.** The warm start has none. *New words*, never drawn in training: shown in seed 1 alone; .24 and .37 of
+  the answers are malformed.
 - **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
-  not know. Levers of other colours are then pulled again half as often as by guesses (with new words as often); without
+  not know. Levers of other colours are then pulled again about half as often as by guesses (not with new words); without
   (`--data.env.teacher.quotes false`) more often, from the warm start on: .17 .35 .43 .42.
 
 An unseen pack at T=1:
@@ -247,7 +235,7 @@ alone learn soonest.
 
 `make gpu PARTS=cod` on {machine}, before warmup and one pull came: demonstrated notes have .3 of the facts; a warm start of 150
 updates, then 320 s of training (41 updates) at a rate of 2e-5, 256 lifecycles a rollout of four. Intervals: about ±.09. Scripted
-play solves .46 .93 .99 1.00.
+play solves .46 .93 .99 1.00; trained at T=1:
 
 {gpu}
 
@@ -260,8 +248,8 @@ play solves .46 .93 .99 1.00.
 
 ## Limits
 
-The CPU has one seed. The H200's run was cut off in its evaluation: no warm start at T=0.3 and T=1, none on words never seen. A
-harder world is **not measured**.
+Two seeds on the CPU. The H200's evaluation was cut off: its warm starts at T=0.3 and 1 are missing. A harder world is **not
+measured**.
 """
 
 

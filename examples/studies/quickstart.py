@@ -126,7 +126,9 @@ def page(results: dict[str, Any]) -> str:
         commands.append(f"- {name}: `{record['command'].partition('fit ')[2]}`, {record['seconds']:.0f} s{said}")
     head = ["run", "policy", *map(str, range(4)), "trained less it, in the mean"]
     figure = "![Success by position: it rises for the trained policy, and stays flat with its context hidden](quickstart.svg)"
-    lines += [figure, "", table(head, rows), "", *ADDS.strip().splitlines(), "", table(["run", *TRANSFERS], adds), ""]
+    lines += [figure, "", table(head, rows), ""]
+    if adds:  # runs of earlier versions have none
+        lines += [*ADDS.strip().splitlines(), "", table(["run", *TRANSFERS], adds), ""]
     return "\n".join([*lines, "`python -m cod_lightning fit` with:", "", *commands, ""])
 
 
