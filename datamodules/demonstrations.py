@@ -234,7 +234,7 @@ class _Demonstrating(Agent):
         self.episodes.append(await run_update_episode(self.setting.env, solved, self.setting, who))
         return self.episodes[-1]
 
-    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+    async def ask(self, task: Task, ask: Ask, **_: Any) -> Written:
         position, env = self._position, self.setting.env
         if not ask.scripted:
             return Written.skipped(position)

@@ -208,18 +208,18 @@ class _OneTask(Agent):
         self._add(began, episode)
         return episode
 
-    async def write(self, task: Task, ask: Ask, **how: Any) -> Written:
+    async def ask(self, task: Task, ask: Ask, **how: Any) -> Written:
         if self._is_over(self._position, task):
             return Written(_earlier(EpisodeKind.WRITE, self._position), None)
         life, known, self._written = self._life, self._written, None
         began = time.time()
         if known is None:
-            written = await life.write(task, ask, **how)
+            written = await life.ask(task, ask, **how)
             self._add(began, written.episode)
             return written
         life.failed = known.status is EpisodeStatus.FAILED
         setting, life.setting = life.setting, _recorded(life.setting, known)
-        written = await life.write(task, ask, **how)
+        written = await life.ask(task, ask, **how)
         life.setting = setting
         self.played.append(known)
         return written

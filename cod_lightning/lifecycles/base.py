@@ -81,7 +81,7 @@ class Agent(Protocol):
         """
         ...
 
-    async def write(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
+    async def ask(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
         """An episode of one turn before the task is solved: the policy is shown what the task begins with, and asked for a text.
 
         Later solve episodes pay for it, as the credit rule says, unless the program does (`pay`).
@@ -189,7 +189,7 @@ class _Noting(Agent):
         if self._updates:
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 
-    async def write(self, task: Task, ask: Ask, **_: Any) -> Written:
+    async def ask(self, task: Task, ask: Ask, **_: Any) -> Written:
         if not isinstance(ask, Ask):
             raise TypeError(f"a {type(ask).__name__} in place of an Ask")
         self.asks.append(ask)

@@ -44,10 +44,10 @@ class _Controlled:
             return self._agent.skip(EpisodeKind.SOLVE)
         return await self._agent.solve(task, **more | how)
 
-    async def write(self, task: Task, ask: Ask, **more: Any) -> Written:
+    async def ask(self, task: Task, ask: Ask, **more: Any) -> Written:
         if not self._writes and not ask.scripted:
             return Written.skipped(self._position)
-        return await self._agent.write(task, ask, **more | self._how())
+        return await self._agent.ask(task, ask, **more | self._how())
 
     async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
         return await self._agent.rewrite(solved, skip=skip or self._contexts is not None)

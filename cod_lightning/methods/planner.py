@@ -22,7 +22,7 @@ class PlanAndSolve(Program):
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         for task in pack.tasks:
-            _, plan = await agent.write(task, Ask(self.request))
+            _, plan = await agent.ask(task, Ask(self.request))
             solved = await agent.solve(task, note=f"{self.heading}{plan}" if plan else "")
             if task is not pack.tasks[-1]:
                 await agent.rewrite(solved)

@@ -38,7 +38,7 @@ class ProposeAndSolve(Program):
         specs: list[object] = []
         for first in range(0, len(pack), self.solves):
             offer = TaskOffer(pack.tasks[first], specs)
-            proposal = (await agent.write(offer.task, offer)).episode if self.proposes else None
+            proposal = (await agent.ask(offer.task, offer)).episode if self.proposes else None
             solved = [await agent.solve(offer.task, again=n > 0) for n in range(self.solves)]
             if proposal is not None:
                 agent.pay(proposal, solved, learnability=learnability(solved) if proposal.success else 0.0)

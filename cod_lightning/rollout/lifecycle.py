@@ -118,7 +118,7 @@ class Life:
 
         return await self._episode(EpisodeKind.UPDATE, solved.position, play)
 
-    async def write(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
+    async def ask(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
         value: Any = None
 
         async def play(env: TextEnv, who: str) -> Episode:

@@ -491,7 +491,7 @@ class Ordered(Program):
             solved = None
             for kind in self.kinds:
                 if kind == "write":
-                    await agent.write(task, Ask("\n\nPlan."))
+                    await agent.ask(task, Ask("\n\nPlan."))
                 else:
                     solved = await agent.solve(task, again=solved is not None)
             await agent.rewrite(solved)

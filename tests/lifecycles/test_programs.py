@@ -120,7 +120,7 @@ class Misusing(Program):
     then: Callable[..., object]
 
     async def __call__(self, agent, pack):
-        written = (await agent.write(pack.tasks[0], Ask())).episode
+        written = (await agent.ask(pack.tasks[0], Ask())).episode
         solved = await agent.solve(pack.tasks[0])
         if hasattr(agent, "setting"):
             found = self.then(agent, written, solved)
@@ -212,7 +212,7 @@ def test_what_an_episode_is_paid_comes_on_top_of_its_own_reward():
 @dataclass(frozen=True)
 class Raising(Program):
     async def __call__(self, agent, pack):
-        await agent.write(pack.tasks[0], None)
+        await agent.ask(pack.tasks[0], None)
 
 
 def test_a_program_that_raises_at_once_is_refused_before_anything_runs():
