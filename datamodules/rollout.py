@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.trainer.states import TrainerFn
 
-from cod_lightning.contexts.base import ContextMechanism, Stored, beside
+from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.datamodules.checks import (
     asked_of,
     check_baseline,
@@ -39,16 +39,16 @@ from cod_lightning.rewards.base import RewardPart, rewards_of
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_group, run_groups
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import FrozenRole, Played
+from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.training.stream import SizedItems, TrainStream
-from cod_lightning.types import Group, Pack, Split
+from cod_lightning.types import Group, Split
 
 if TYPE_CHECKING:
     from cod_lightning.evaluation.results import PlayedCondition
@@ -160,15 +160,12 @@ class RolloutDataModule(ItemDataModule):
         self.packs, self.replay = TrainingPacks(source or Uniform(), env, pack_size, seed), replay
         self.rollouts = TrainingRollouts(
             packs=self.packs,
-            play=partial(self.groups, "train", num_siblings=group_size),
+            setting=lambda: replace(self._setting(), program=program),
+            group_size=group_size,
             runner=self.runner,
             learner=lambda: self.learner,
-            for_scorers=lambda groups: Played(groups, self._setting()),
-            pad_id=lambda: self.chat.pad_id,
-            dump=beside(context, Stored).dump,
             replay=stored,
             num_ahead=self._num_ahead if max_staleness else None,
-            play_group=lambda pack: run_group(pack, group_size, self._training_setting()),
             in_order=in_order,
             buffer=buffer,
             max_staleness=max_staleness,
@@ -334,20 +331,11 @@ class RolloutDataModule(ItemDataModule):
                 self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
                 for index in range(self.val_packs)
             ]
-        yield list(self.runner.run("validation", partial(self.groups, "validation", share(packs))).groups)
 
-    def groups(self, label: str, packs: Sequence[Pack], num_siblings: int = 1) -> list[Group]:
-        """Siblings of each pack, played by the engine's weights as they are now, or, in training, as its source has them."""
-        if label != "train":
-            return run_groups(packs, num_siblings, self._setting(), label=label)
-        setting = self._training_setting()
-        sampler = setting.sampler
-        sizes = sampler.num_ids or self.chat.num_ids, sampler.window
-        collected = self.packs.collected(packs, num_siblings, self.engine.policy_version, *sizes)
-        return run_groups(packs, num_siblings, setting, label=label) if collected is None else collected
+        def play() -> list[Group]:
+            return run_groups(share(packs), 1, self._setting(), label="validation")
 
-    def _training_setting(self) -> Setting:
-        return replace(self._setting(), program=self.program)
+        yield list(self.runner.run("validation", play).groups)
 
     def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
         policy, frozen = self.learner.policy, self.frozen

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from cod_lightning.contexts.base import (
     ContextMechanism,
@@ -101,6 +103,10 @@ class PlainContext(ContextMechanism):
         if tokens.control_token(response) or not response:
             return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="control token")
         return ContextUpdate(state=TextState(response), reward=0.0, parsed=True)
+
+
+PADDED_BY_0: Any = SimpleNamespace(mechanism=PlainContext(), sampler=SimpleNamespace(chat=SimpleNamespace(pad_id=0)))
+"""All that rows, and sources that look at contexts, need of a `Setting`."""
 
 
 class FunctionEngine(Engine):

@@ -227,7 +227,6 @@ class RolloutsInFlight:
                 self._begin(choice, pack, number)
 
     def _begin(self, choice: PackChoice, pack: Pack, number: int) -> None:
-        assert self.rollouts.play_group is not None, "an engine whose weights change in flight"
         self.groups.begin_group(choice, number, partial(self.rollouts.play_group, pack))
 
     def state(self) -> list[dict[str, Any]]:

@@ -4,19 +4,22 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 """
 
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, owners, rank
+from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import Owed, RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
@@ -58,15 +61,12 @@ class TrainingRollouts:
     """
 
     packs: TrainingPacks
-    play: Callable[[Sequence[Pack]], list[Group]]
-    """K siblings of each pack, by the engine's weights."""
+    setting: Callable[[], Setting]
+    """Environment, agent and program, with the engine's weights as they are now."""
+    group_size: int
+    """K, siblings of each pack."""
     runner: RolloutRunner
     learner: Callable[[], Learner]
-    for_scorers: Callable[[Mapping[int, Group]], Played]
-    """What models that score rows may look at, of these groups by their g."""
-    pad_id: Callable[[], int]
-    dump: Callable[[Any], str] = str
-    """The state of a context as text (`ContextMechanism.dump`)."""
     replay: "ReplayBuffer | None" = None
     """Episodes of earlier rollouts; None replays none."""
     num_ahead: Callable[[], float] | None = None
@@ -74,8 +74,6 @@ class TrainingRollouts:
     None plays none ahead of training."""
     buffer: PriorityBuffer | None = None
     """Which of them is taken; None takes them in their order."""
-    play_group: Callable[[Pack], Coroutine[Any, Any, Group]] | None = None
-    """K siblings of a pack, for an engine whose weights change while they are under way."""
     max_staleness: int = 0
     """Policy versions that a group may be behind the weights which train on it; a buffer drops older rollouts."""
     in_order: bool = True
@@ -110,7 +108,7 @@ class TrainingRollouts:
             figures |= self.replay.metrics
         self.runner.engine.sleep()  # what scores takes memory as training does
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        rows = self.learner().score(rows, self.for_scorers(own), several_updates=len(shares) > 1)
+        rows = self.learner().score(rows, Played(own, self.setting()), several_updates=len(shares) > 1)
         self._observe(played, credit)
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
         figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
@@ -120,7 +118,7 @@ class TrainingRollouts:
     def _rows(self, played: PlayedRollout, table: EpisodeTable, credit: Credited) -> Batch:
         """The token rows of this rank's episodes, each with its advantage."""
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        rows = collate(segments_of(own_groups(played.packs)), table, index, pad_id=self.pad_id())
+        rows = collate(segments_of(own_groups(played.packs)), table, index, pad_id=self.setting().sampler.chat.pad_id)
         return replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
 
     def _next_played(self, number: int, first: int) -> tuple[PlayedRollout, int, dict[str, float]]:
@@ -246,6 +244,18 @@ class TrainingRollouts:
         size = self.packs_per_rollout
         return PlayedRollout(packs=packs[:size], replaced=packs[size:], parts=parts)
 
+    def play(self, packs: Sequence[Pack]) -> list[Group]:
+        """Siblings of each pack, played by the engine, or as the source has them."""
+        setting = self.setting()
+        of = setting.sampler
+        sizes = of.num_ids or of.chat.num_ids, of.window
+        collected = self.packs.collected(packs, self.group_size, of.policy_version, *sizes)
+        return run_groups(packs, self.group_size, setting, label="train") if collected is None else collected
+
+    def play_group(self, pack: Pack) -> Coroutine[Any, Any, Group]:
+        """The siblings of a pack, by an engine whose weights change while they are under way."""
+        return run_group(pack, self.group_size, self.setting())
+
     def _observe(self, played: PlayedRollout, credit: Credited) -> None:
         """Every rank shows its source the rewards of all ranks."""
         if not self.packs.learns:
@@ -263,10 +273,10 @@ class TrainingRollouts:
         """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
         if played.contexts is not None:
             return played.contexts
-        packs = [*played.packs, *played.replaced]
+        packs, stored = [*played.packs, *played.replaced], beside(self.setting().mechanism, Stored)
 
         def dumped(solve: Episode) -> str | None:
-            return None if solve.reward is None else self.dump(solve.state_before)
+            return None if solve.reward is None else stored.dump(solve.state_before)
 
         own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in own_groups(packs)]
         of_ranks = [iter(of_rank) for of_rank in gathered(own)]

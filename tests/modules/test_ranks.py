@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from cod_lightning.adapters import is_adapter
 from cod_lightning.callbacks import Throughput, WeightSync
+from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward import row_tree
 from cod_lightning.forward.row_tree import RowTree
@@ -22,10 +23,10 @@ from cod_lightning.objective.losses import GSPO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
+from cod_lightning.training.rollouts import TrainingRollouts
 from tests.adapted import write_base
 from tests.cases import each
 from tests.forked import on_ranks
-from tests.recorded_rollouts import RecordedRollouts
 from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
@@ -88,8 +89,10 @@ def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="3
         else made(path=str(folder / "base"), rank=4, dtype="float32", window=96)
     )
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 8, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
-    data = RecordedRollouts(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
-    data.recorded = recorded
+    data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
+    if recorded is not None:  # the same groups on any number of ranks, whatever an engine would sample
+        groups = {group.pack.id: group for group in transcript.read(recorded)}
+        data.packs.collected = lambda packs, *_: [groups[pack.id] for pack in packs]
     recorder = Recorder()
     trainer = quiet_trainer(
         folder,
@@ -112,16 +115,15 @@ def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("recorded") / "train.jsonl"
 
     def record():
-        play = RecordedRollouts.groups
+        play = TrainingRollouts.play
 
-        def write(self, label, packs, **options):
-            groups = play(self, label, packs, **options)
-            if label == "train":
-                kept = [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups]
-                transcript.write(path, [off_policy(g) for g in kept])
+        def write(self, packs):
+            groups = play(self, packs)
+            kept = [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups]
+            transcript.write(path, [off_policy(g) for g in kept])
             return groups
 
-        RecordedRollouts.groups = write
+        TrainingRollouts.play = write
         fit("ddp", 1, path.parent)
         return None
 

@@ -39,7 +39,7 @@ from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
-from tests.stubs import FunctionEngine
+from tests.stubs import PADDED_BY_0, FunctionEngine
 from tests.training.test_rollouts import NumberWorld, data, module, pack
 
 SIBLINGS, TASKS = 3, 2
@@ -96,9 +96,10 @@ class Story:
     """A stream with a replay, the credit of GroupMean over own rewards."""
 
     def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=(), filtered=False):
-        def play(packs):
-            numbers = [one.world_seed for one in packs]
-            return [failed(n) if n in failing else played(n, self.rollouts_begun()) for n in numbers]
+        class Rollouts(TrainingRollouts):
+            def play(_, packs):
+                numbers = [one.world_seed for one in packs]
+                return [failed(n) if n in failing else played(n, self.rollouts_begun()) for n in numbers]
 
         def credit(table):
             self.credits.append(credited(table, TaskCredit(), GroupMean(), filtered=filtered))
@@ -106,13 +107,12 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.credited, self.credits, self.figures = credit, [], {}
-        self.rollouts = TrainingRollouts(
-            for_scorers=lambda groups: None,
+        self.rollouts = Rollouts(
+            setting=lambda: PADDED_BY_0,
+            group_size=SIBLINGS,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
-            play=play,
             runner=runner,
             learner=lambda: SimpleNamespace(credited=self.credited, score=lambda rows, *_, **__: rows),
-            pad_id=lambda: 0,
             replay=None if replay is None else ReplayBuffer(replay, 5),
             packs_per_rollout=packs,
             updates_per_rollout=updates,

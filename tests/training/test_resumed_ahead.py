@@ -6,7 +6,6 @@ from dataclasses import asdict
 import pytest
 
 from cod_lightning.contexts import HintContext, StackedContext
-from cod_lightning.contexts.base import Stored
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
@@ -24,7 +23,6 @@ from cod_lightning.rollout.runner import Owed, RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.packs import PackChoice, TrainingPacks
 from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.scorers import Played
 
 SIZE = 3
 MECHANISMS = {
@@ -42,14 +40,17 @@ class Story:
     def __init__(self, mechanism, resample=0):
         self.env, self.mechanism, self.begun = Levers(max_turns=2), mechanism, 0
         self.runner = RolloutRunner(ScriptedEngine(lambda *_: "", lambda _: (), 0))
-        self.rollouts = TrainingRollouts(
+
+        class Rollouts(TrainingRollouts):
+            def play(_, packs):
+                return [self.played(pack) for pack in packs]
+
+        self.rollouts = Rollouts(
             packs=TrainingPacks(Revisits(by="failure", back="continued", solved_min=-1.0), self.env, SIZE, 7),
-            play=lambda packs: [self.played(pack) for pack in packs],
+            setting=lambda: self.setting(self.rollouts.packs.pack(PackChoice(0))),
+            group_size=2,
             runner=self.runner,
             learner=lambda: self,
-            for_scorers=lambda groups: Played(groups, self.setting(groups[0].pack)),
-            pad_id=lambda: 0,
-            dump=beside(mechanism, Stored).dump,
             num_ahead=lambda: 1,
             packs_per_rollout=4,
             updates_per_rollout=1,

@@ -33,7 +33,7 @@ from tests import records
 from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
+from tests.stubs import PADDED_BY_0, FunctionEngine, PlainContext, WordWorld
 
 SIBLINGS = 2
 
@@ -103,9 +103,10 @@ class Story:
     ):
         self.rounds: list[list[int]] = []
 
-        def play(packs):
-            self.rounds.append([pack.world_seed for pack in packs])
-            return [played(pack) for pack in packs]
+        class Rollouts(TrainingRollouts):
+            def play(_, packs):
+                self.rounds.append([pack.world_seed for pack in packs])
+                return [played(pack) for pack in packs]
 
         def advantages(table):
             """By the number of the pack, which is its reward."""
@@ -113,13 +114,12 @@ class Story:
             return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1), table=table)
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
-        rollouts = TrainingRollouts(
-            for_scorers=lambda groups: None,
+        rollouts = Rollouts(
+            setting=lambda: PADDED_BY_0,
+            group_size=SIBLINGS,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
-            play=play,
             runner=runner,
             learner=lambda: self.learner,
-            pad_id=lambda: 0,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
             passes_per_rollout=passes,

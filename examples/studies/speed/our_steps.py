@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutObserver
-from cod_lightning.types import Episode, Group
+from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.types import Episode, Group, Pack
 from examples.studies.speed.fixed_work import Endless, FixedWork, Scale
 
 
@@ -37,17 +39,17 @@ def apart(episode: Episode) -> Episode:
     return structs.replace(episode, turns=tuple(turns))
 
 
-class PerTurn(RolloutDataModule):
+def per_turn(self: TrainingRollouts, packs: Sequence[Pack]) -> list[Group]:
     """One training sample a turn, as in the reference implementation; the rollout is ours."""
 
-    def groups(self, label: str, packs: Any, *more: Any, **options: Any) -> list[Group]:
-        def cut(group: Group) -> Group:
-            lives = (
-                structs.replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles
-            )
-            return structs.replace(group, lifecycles=tuple(lives))
+    def cut(group: Group) -> Group:
+        lives = (structs.replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles)
+        return structs.replace(group, lifecycles=tuple(lives))
 
-        return [cut(group) for group in super().groups(label, packs, *more, **options)]
+    return [cut(group) for group in _play(self, packs)]
+
+
+_play = TrainingRollouts.play
 
 
 class Commanded(L.Callback, RolloutObserver):
@@ -97,7 +99,9 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     L.seed_everything(1, verbose=False)
     scale = Scale(**json.loads((args.model / "fixed_work.json").read_text())["scale"])
-    data = (PerTurn if args.per_turn else RolloutDataModule)(
+    if args.per_turn:
+        TrainingRollouts.play = per_turn
+    data = RolloutDataModule(
         env=FixedWork(args.turns, scale.observation_words),
         context=HintContext(protocol="compact"),
         engine=Endless(),
