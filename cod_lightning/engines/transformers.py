@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from msgspec import structs
@@ -11,10 +11,12 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_scales, adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request
-from cod_lightning.engines.decoder import Decoder
 from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.ranges import Count
+
+if TYPE_CHECKING:
+    from cod_lightning.engines.decoder import Decoder
 
 
 class TransformersEngine(Engine):
@@ -40,10 +42,12 @@ class TransformersEngine(Engine):
     ) -> None:
         self.max_dialogues, self.prefill_tokens = max_dialogues, prefill_tokens
         self.dtype: torch.dtype | None = dtype and getattr(torch, dtype)
-        self.decoder: Decoder | None = None
+        self.decoder: "Decoder | None" = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
+        from cod_lightning.engines.decoder import Decoder  # a config is checked and planned without
+
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         own = copy.deepcopy(model, memo).eval().requires_grad_(False)
@@ -103,7 +107,7 @@ class TransformersEngine(Engine):
         model = self._bound().model
         return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
 
-    def _bound(self) -> Decoder:
+    def _bound(self) -> "Decoder":
         if self.decoder is None:
             raise EngineFailure(NO_MODEL)
         return self.decoder
