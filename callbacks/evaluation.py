@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.evaluation.suite import OF_TRAINED
-
 if TYPE_CHECKING:
     from cod_lightning.evaluation.results import PlayedCondition
 
@@ -53,7 +51,7 @@ class Evaluation(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        trained = batch.condition.kind in OF_TRAINED
+        trained = batch.condition.control.weights == "trained"
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 

@@ -30,7 +30,8 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.suite import OF_TRAINED, Condition, ConditionKind, Suite
+from cod_lightning.evaluation.controls import Weights, check_oracle
+from cod_lightning.evaluation.suite import Condition, Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, asks, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
@@ -182,8 +183,8 @@ class RolloutDataModule(ItemDataModule):
             self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync, shuffle_episodes
         )
         """The updates to come; where a training stops and resumes."""
-        self.test_kinds: Collection[ConditionKind] = OF_TRAINED
-        """Kinds of conditions that `test` plays of each suite."""
+        self.test_weights: Collection[Weights] = ("trained",)
+        """Conditions of which weights `test` plays of each suite."""
         self._suites_checked = False
 
     # ------------------------------------------------------------------ life of the DataModule
@@ -237,8 +238,6 @@ class RolloutDataModule(ItemDataModule):
     def check_oracle(self, key: str, scorer: str) -> None:
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see, and a program whose
         tasks are shown texts, or whose updates see attempts, that the teacher is not shown."""
-        from cod_lightning.evaluation.provided_contexts import check_oracle
-
         first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
         if self.program.held_out.beside or not all(ask.chooses_task for ask in asks(self.program, self.pack_size)):
@@ -311,15 +310,15 @@ class RolloutDataModule(ItemDataModule):
     def _suite_player(self) -> "SuitePlayer":
         from cod_lightning.evaluation.suite_player import SuitePlayer
 
-        return SuitePlayer(self.runner, self.baseline)
+        return SuitePlayer(self.runner)
 
     def test_conditions(self) -> list[tuple[Suite, Condition]]:
         """Suites and conditions in the order of the test loaders."""
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in suite.conditions(endpoint=self.baseline is not None)
-            if condition.kind in self.test_kinds
+            for condition in suite.conditions(self.baseline)
+            if condition.control.weights in self.test_weights
         ]
 
     # ------------------------------------------------------------------ rollouts

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Split
 from examples.studies import (
@@ -138,7 +138,7 @@ def test_a_scripted_player_reads_what_its_context_names_and_pulls_no_lever_again
     world, file = Levers(max_turns=1), tmp_path / "train.jsonl"
     for index in range(8):
         pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=4)
-        lives = play_reference(world, [pack], ConditionKind.SCRIPTED, HintContext())
+        lives = play_reference(world, [pack], Reference.SCRIPTED, HintContext())
         transcript.write(file, [Group(pack=pack, lifecycles=tuple(lives))])
     (counts,) = note_worth.counted(file).values()
     assert counts.read == counts.named > 0
@@ -151,7 +151,7 @@ def test_a_scripted_player_reads_what_its_context_names_and_pulls_no_lever_again
 def test_an_update_that_was_not_played_notes_nothing_and_leaves_nothing_out(tmp_path: Path) -> None:
     world, file = Levers(), tmp_path / "test_a_trained.jsonl"
     own = world.sample_pack(split=Split.TEST, index=0, num_tasks=3)
-    (life,) = play_reference(world, [own], ConditionKind.SCRIPTED, HintContext())
+    (life,) = play_reference(world, [own], Reference.SCRIPTED, HintContext())
     skipped = Episode(kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.SKIPPED)
     without = [one if one.kind is EpisodeKind.SOLVE else skipped for one in life.episodes]
     transcript.write(file, [Group(pack=own, lifecycles=(life,))])

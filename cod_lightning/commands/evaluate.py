@@ -1,7 +1,6 @@
 """The evaluation at the end of `fit` and of `test`: the trained policy, then what it started from, then the table."""
 
 import copy
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.commands import report
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.evaluation.suite import OF_TRAINED, REFERENCES, ConditionKind
+from cod_lightning.evaluation.controls import Weights
 from cod_lightning.terminal import Screen
 
 
@@ -31,7 +30,7 @@ def evaluate(cli: Any, *, trained_done: bool) -> None:
             trainer.test(module, data, verbose=False)
         for checkpoint in cli.checkpoints[1:]:
             trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
-        _pass(trainer, module, data, (ConditionKind.ENDPOINT, *REFERENCES))
+        _pass(trainer, module, data, "none")
         if cli.warm_start_folder is not None:
             _play_warm_start(trainer, module, data, cli.warm_start_folder)
         if trainer.is_global_zero:
@@ -51,7 +50,7 @@ def _play_warm_start(trainer: Any, module: Any, data: Any, folder: Path) -> None
 
         load_whole(module.model, load_file(folder / "model.safetensors"))
     try:
-        _pass(trainer, module, data, (ConditionKind.WARM_START, ConditionKind.WARM_START_BLANKED))
+        _pass(trainer, module, data, "warm_start")
     finally:
         module.model.load_state_dict(trained, strict=False)
 
@@ -76,11 +75,11 @@ def _show(cli: Any) -> None:
     evaluation.played.clear()
 
 
-def _pass(trainer: Any, module: Any, data: Any, kinds: Collection[ConditionKind]) -> None:
+def _pass(trainer: Any, module: Any, data: Any, weights: Weights) -> None:
     """One more pass of `test`, of other conditions."""
-    data.test_kinds = kinds
+    data.test_weights = (weights,)
     try:
         if data.test_conditions():
             trainer.test(module, data, verbose=False)
     finally:
-        data.test_kinds = OF_TRAINED
+        data.test_weights = ("trained",)

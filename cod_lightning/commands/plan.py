@@ -10,7 +10,6 @@ from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import built
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.ranges import NonNegative, Positive
 from cod_lightning.terminal import Screen
@@ -88,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
     if cli.config.warm_start is not None:  # which plays the suites, too
-        cli.datamodule.test_kinds = (*OF_TRAINED, ConditionKind.WARM_START, ConditionKind.WARM_START_BLANKED)
+        cli.datamodule.test_weights = ("trained", "warm_start")
     time = time_of(cli.datamodule, cli.asked_trainer, cli.config_init.pace, cli.config.sampled_token_budget)
     show(plan, cli.model, cli.asked_trainer, screen)
     screen.print(time, soft_wrap=True)

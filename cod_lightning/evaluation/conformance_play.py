@@ -7,8 +7,8 @@ from itertools import islice
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Proposals, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conformance_turns import first_task
-from cod_lightning.evaluation.references import ReferenceRow, has_reference, play_reference, summarise
-from cod_lightning.evaluation.suite import ConditionKind
+from cod_lightning.evaluation.controls import REFERENCES
+from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
@@ -21,23 +21,24 @@ _LEAST_PACKS = 20
 
 def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Iterator[Verdict]:
     """Lifecycles by the loop of the training: random, scripted without its context, scripted, oracle."""
-    rows: dict[ConditionKind, ReferenceRow] = {}
-    lives: dict[ConditionKind, list[Lifecycle]] = {}
+    rows: dict[str, ReferenceRow] = {}
+    lives: dict[str, list[Lifecycle]] = {}
     lacking: list[Verdict] = []
-    for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
-        if not has_reference(world, packs[0], kind):
-            lacking.append(Verdict(f"{kind.value} play", remark="the world has no such reference"))
+    for control in REFERENCES:
+        who = control.name
+        if not control.served(world, packs[0]):
+            lacking.append(Verdict(f"{who} play", remark="the world has no such reference"))
             continue
-        lives[kind] = list(play_reference(world, packs, kind, mechanism))
-        row = rows[kind] = summarise(kind, lives[kind])
-        failed = {e.error: (life, e) for life in reversed(lives[kind]) for e in life.episodes if e.error}
+        lives[who] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
+        row = rows[who] = summarise(lives[who])
+        failed = {e.error: (life, e) for life in reversed(lives[who]) for e in life.episodes if e.error}
         broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
-        unread = (e for life in lives[kind] for e in life.solves if e.status is EpisodeStatus.MALFORMED)
+        unread = (e for life in lives[who] for e in life.solves if e.status is EpisodeStatus.MALFORMED)
         for turn in [e.turns[-1] for e in islice(unread, 1) if e.turns]:
             found = f"{turn.response!r:.80} to {turn.observation!r:.80}"
             broken.append(f"{row.num_malformed} answers were malformed, the first {found}")
         yield Verdict(
-            f"{kind.value} play is legal",
+            f"{who} play is legal",
             tuple(broken[:MOST_EXAMPLES]),
             "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
         )
@@ -49,8 +50,8 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield Verdict("play by references", remark=remark, look=True)
         return
     yield from lacking
-    leaks = list(_spelled_notes(world, packs, lives.get(ConditionKind.ORACLE, [])))
-    oracle = rows.get(ConditionKind.ORACLE)
+    leaks = list(_spelled_notes(world, packs, lives.get("oracle", [])))
+    oracle = rows.get("oracle")
     if oracle and max(one.mean for row in rows.values() for one in row.success) == 0:
         best = max(one.mean for row in rows.values() for one in row.reward)
         paid = f", though rewards reach {best:.2f} in the mean" if best > 0 else ""
@@ -61,8 +62,8 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield from _gained(world, rows, len(packs), leaks)
     if oracle:
         yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
-    if ConditionKind.RANDOM in lives:
-        yield _signal(lives[ConditionKind.RANDOM])
+    if "random" in lives:
+        yield _signal(lives["random"])
 
 
 def _signal(lives: Sequence[Lifecycle]) -> Verdict:
@@ -76,13 +77,10 @@ def _signal(lives: Sequence[Lifecycle]) -> Verdict:
     return Verdict("an untrained policy earns different rewards", remark=remark, look=rare)
 
 
-def _gained(
-    world: TextEnv, rows: Mapping[ConditionKind, ReferenceRow], num_packs: int, leaks: list[str]
-) -> Iterator[Verdict]:
+def _gained(world: TextEnv, rows: Mapping[str, ReferenceRow], num_packs: int, leaks: list[str]) -> Iterator[Verdict]:
     """Who gets better, and who should; adds to `leaks` where the first task needs no knowledge."""
     least = _LEAST_GAIN * (world.traits.reward_range[1] - world.traits.reward_range[0])
-    kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
-    scripted, oracle, memoryless = map(rows.get, kinds)
+    scripted, oracle, memoryless = map(rows.get, ("scripted", "oracle", "memoryless"))
     for before, at, what in ((scripted, 0, "in the first"), (memoryless, -1, "memoryless play")):
         if scripted and before and not _gains(before, at, scripted, -1, least):
             remark = f"scripted play is no better in the last task than {what}: is there anything that a context could carry?"
@@ -111,10 +109,7 @@ def _gains(before: ReferenceRow, at: int, after: ReferenceRow, then: int, least:
 
 
 def _unknown(
-    lives: Mapping[ConditionKind, Sequence[Lifecycle]],
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    packs: Sequence[Pack],
+    lives: Mapping[str, Sequence[Lifecycle]], world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]
 ) -> Iterator[str]:
     """Words outside a closed vocabulary, each once; a trained policy would read `<unk>`."""
     known = {*beside(world, Vocabulary).words(), *beside(mechanism, Words).words()}
@@ -132,11 +127,11 @@ def _unknown(
         yield from unlisted("offer shows", beside(own, Proposals).offer)
         system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
         yield from unlisted(f"{type(mechanism).__name__}.prepare shows", system)
-    for kind, of_kind in lives.items():
-        for episode in (episode for life in of_kind for episode in life.episodes):
+    for player, of_player in lives.items():
+        for episode in (episode for life in of_player for episode in life.episodes):
             solving = episode.kind is EpisodeKind.SOLVE
             noted = set(episode.context_before.split())
-            texts = [(f"{kind.value} play {'answers' if solving else 'notes'}", one.response) for one in episode.turns]
+            texts = [(f"{player} play {'answers' if solving else 'notes'}", one.response) for one in episode.turns]
             shows = "the world shows" if solving else f"{type(mechanism).__name__} shows"
             texts += [(shows, " ".join(set(one.observation.split()) - noted)) for one in episode.turns]
             texts += [(shows, episode.feedback)] if solving else []

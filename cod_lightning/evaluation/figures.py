@@ -21,7 +21,6 @@ from cod_lightning.evaluation.schema import (
     StatefulGain,
     TrainingAdds,
 )
-from cod_lightning.evaluation.suite import ConditionKind
 
 GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
 Estimating = Callable[[Float[np.ndarray, "P M"], Float[np.ndarray, "S M"], Limits], list[Figure]]
@@ -52,7 +51,7 @@ def figures(
     def one(values: Float[np.ndarray, "P M"], contrast: Float[np.ndarray, " M"], limits: Limits = None) -> Figure:
         return estimated(values, contrast[None], limits)[0]
 
-    sides = {ConditionKind.TRAINED.value: trained, **controls}
+    sides = {"trained": trained, **controls}
     success = {name: _paired(side, side.success, trained) for name, side in sides.items()}
     rewards = {name: _paired(side, side.rewards, trained) for name, side in sides.items()}
     over = {name: trained.success - success[name] for name in controls}
@@ -77,7 +76,7 @@ def figures(
         training_adds=None,
         stateful_gain=None,
     )
-    without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
+    without = next((c for c in ("no_context", "blanked_context") if c in controls), None)
     if without:
         of_reward = over_in_reward[without]
         found["forward_transfer"] = ForwardTransfer(
@@ -91,13 +90,12 @@ def figures(
             gain_norm=None if r_max is None else _normalised(of_reward, r_max - rewards[without], trained.rules, seed),
             r_max=r_max,
         )
-    if ConditionKind.ORACLE in controls and r_max is not None:
-        regret = -over_in_reward[ConditionKind.ORACLE]
+    if "oracle" in controls and r_max is not None:
+        regret = -over_in_reward["oracle"]
         found["regret"] = Regret(mean=one(regret, mean), by_position=estimated(regret, each))
     best, temperature = best_warm_start or ("", 0.0)
-    kinds = ConditionKind.BLANKED_CONTEXT, ConditionKind.WARM_START_BLANKED
-    if best and controls.keys() >= set(kinds) and num > 1:
-        own, its = (success[a] - success[b] for a, b in zip((ConditionKind.TRAINED, best), kinds, strict=True))
+    if best and controls.keys() >= {"blanked_context", "warm_start_blanked"} and num > 1:
+        own, its = success["trained"] - success["blanked_context"], success[best] - success["warm_start_blanked"]
         found["training_adds"] = TrainingAdds(
             temperature=temperature,
             trained=one(own, later, DIFFERENCE),
@@ -122,7 +120,7 @@ def _recovery(
     estimated: Estimating, success: Mapping[str, Float[np.ndarray, "P N"]], changes: Sequence[int]
 ) -> Recovery:
     """Success at offsets from the change, of the trained policy and of every control on the same packs."""
-    trained = success[ConditionKind.TRAINED]
+    trained = success["trained"]
     offsets = list(range(-1, trained.shape[1] - min(changes)))
     own, each = align(trained, changes, offsets), np.eye(len(offsets))
     last = np.where(np.array(changes) < trained.shape[1] - 1, trained[:, -1], np.nan)

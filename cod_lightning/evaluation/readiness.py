@@ -4,11 +4,9 @@ import copy
 from dataclasses import replace
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import TextEnv, Variants, Vocabulary, beside
+from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.provided_contexts import check_oracle
-from cod_lightning.evaluation.references import has_reference
-from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Pack, Split, text_of
@@ -27,19 +25,10 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     if suite.env is not None:
         see_sentences(suite.env, mechanism, chat, f"data.suites.{suite.name}.env")
     _check_words(settled, settled.env, first, mechanism, chat)
+    world, key, chosen = settled.env, f"data.suites.{suite.name}.controls", settled.chosen
     if settled.controls is None:
-        return replace(settled, controls=tuple(c for c in DEFAULT_CONTROLS if has_reference(settled.env, first, c)))
-    controls = tuple(map(ConditionKind, settled.controls))
-    for control in controls:
-        if not has_reference(settled.env, first, control):
-            expected = f"a world with a {control.reference} reference, not {settled.env.name}"
-            raise ConfigError(f"data.suites.{suite.name}.controls", control, expected, f"Leave {control} out.")
-    if ConditionKind.ORACLE_CONTEXT in controls:
-        key, remedy = f"data.suites.{suite.name}.controls", "Leave oracle_context out of the suite's controls."
-        check_oracle(settled.env, first, mechanism, key, ConditionKind.ORACLE_CONTEXT, remedy)
-    remembers = beside(settled.env, Variants).without_world_memory() is not settled.env
-    kept = tuple(c for c in controls if c is not ConditionKind.NO_WORLD_MEMORY or remembers)
-    return replace(settled, controls=kept)
+        return replace(settled, controls=tuple(one for one in chosen if one.served(world, first)))
+    return replace(settled, controls=tuple(one for one in chosen if one.fits(world, first, mechanism, key)))
 
 
 def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:

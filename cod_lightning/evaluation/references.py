@@ -11,11 +11,10 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, TextEnv, TextPolicy, beside
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots, OutlineStep, Program, outline
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -33,7 +32,6 @@ _WINDOW = 10_000_000
 class ReferenceRow:
     """One reference in one world."""
 
-    kind: ConditionKind
     reward: tuple[Estimate, ...]
     """[N] by position."""
     success: tuple[Estimate, ...]
@@ -48,38 +46,28 @@ class ReferenceRow:
 def play_reference(
     world: TextEnv,
     packs: Sequence[Pack],
-    kind: ConditionKind,
+    reference: Reference,
     mechanism: ContextMechanism,
     seed: int = 0,
     program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
+    *,
+    blanked: bool = False,
 ) -> Iterator[Lifecycle]:
-    """One lifecycle of one of the references through each pack, one after the other.
+    """One lifecycle of the reference through each pack, one after the other; `blanked`: with its context hidden.
 
     The oracle of a pack whose rule changes may know its first rule only: each part is then played by an oracle of its own, in a
     fresh world. No context passes from part to part: an episode of the whole lifecycle that no part has is skipped.
     """
-    reference = kind.reference
-    assert reference is not None, f"{kind} is not played by a reference"
-    shown = mechanism.empty() if kind is ConditionKind.MEMORYLESS else None
+    shown = mechanism.empty() if blanked else None
     controlled = Controlled(program=program, shown=shown, writes=False)
     for pack in packs:
         lives: list[Lifecycle] = []
-        for part in parts_of(world, pack) if kind is ConditionKind.ORACLE else [pack]:
+        for part in parts_of(world, pack) if reference is Reference.ORACLE else [pack]:
             sampler = scripted_sampler(beside(world, Players).reference(reference, part), mechanism, seed)
             setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=controlled)
             (group,) = run_groups([part], 1, setting)
             lives += group.lifecycles
         yield lives[0] if len(lives) == 1 else _joined(lives, pack, outline(program, len(pack), mechanism.updates))
-
-
-def has_reference(world: TextEnv, pack: Pack, kind: ConditionKind) -> bool:
-    """Whether the world has the reference that this condition needs, if it needs one."""
-    try:
-        if kind.reference is not None:
-            beside(world, Players).reference(kind.reference, pack)
-    except NotImplementedError:
-        return False
-    return True
 
 
 def _joined(parts: Sequence[Lifecycle], pack: Pack, steps: Sequence[OutlineStep]) -> Lifecycle:
@@ -109,12 +97,11 @@ def replying_sampler(reply: Callable[[Sequence[Message], random.Random], str], s
     return Sampler(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
 
 
-def summarise(kind: ConditionKind, lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> ReferenceRow:
+def summarise(lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> ReferenceRow:
     """Means by position with intervals over what the lifecycles' packs hide."""
     outcomes = Outcomes.of(lifecycles, rules)
     solves = [e for life in lifecycles for e in life.episodes if e.kind is EpisodeKind.SOLVE]
     return ReferenceRow(
-        kind=kind,
         reward=position_estimates(outcomes.rewards, rules=rules),
         success=position_estimates(outcomes.success, rules=rules, limits=SHARE),
         num_packs=outcomes.num_packs,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
+from cod_lightning.evaluation.controls import WarmStart
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
@@ -19,7 +20,7 @@ from cod_lightning.evaluation.schema import (
     SuiteRecord,
     WarmStartDifference,
 )
-from cod_lightning.evaluation.suite import Condition, ConditionKind, Suite
+from cod_lightning.evaluation.suite import Condition, Suite
 from cod_lightning.files import write_whole
 from cod_lightning.seeds import derive_seed
 
@@ -46,13 +47,13 @@ class PlayedCondition:
 def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     """The record of one suite from all its conditions, the trained policy's among them."""
     by_name = {one.condition.name: one for one in played}
-    trained = by_name[ConditionKind.TRAINED]
+    trained = by_name["trained"]
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
     ends = outcomes.success[:, [0, -1]]
     (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=SHARE, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
-    warm_starts = [one for one in played if one.condition.kind is ConditionKind.WARM_START]
+    warm_starts = [one for one in played if isinstance(one.condition.control, WarmStart)]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
     named = None if best is None else (best.condition.name, best.condition.temperature)
     compared = figures(outcomes, controls, trained.changes, seed, trained.r_max, named)
@@ -75,7 +76,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
                 ci95=compared["differences"][best.condition.name]["success"]["ci95"],
             ),
             gain_ci95=gain.ci95,
-            blanked_max_deviation=_blanked_deviation(trained, by_name.get(ConditionKind.BLANKED_CONTEXT)),
+            blanked_max_deviation=_blanked_deviation(trained, by_name.get("blanked_context")),
         ),
         checkpoint=trained.checkpoint,
         figures=compared,
@@ -141,9 +142,7 @@ def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
     suites: dict[str, list[PlayedCondition]] = {}
     for one in played:
         suites.setdefault(one.suite.name, []).append(one)
-    complete = {
-        name: ones for name, ones in suites.items() if any(one.condition.kind is ConditionKind.TRAINED for one in ones)
-    }
+    complete = {name: ones for name, ones in suites.items() if any(one.condition.name == "trained" for one in ones)}
     return {name: suite_record(ones) for name, ones in complete.items()}
 
 

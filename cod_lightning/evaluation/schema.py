@@ -173,7 +173,7 @@ class SuiteRecord(TypedDict):
     positions: list[PositionRecord]
     """Of the trained policy at the suite's temperature."""
     controls: dict[str, list[PositionRecord]]
-    """By the values of `ConditionKind` (`blanked_context`, `no_context`, ..., `scripted`, `oracle`), and the warm start's:
+    """By the names of `controls.py` (`blanked_context`, `no_context`, ..., `scripted`, `oracle`), and the warm start's:
     `warm_start` (at the suite's temperature), `warm_start_t0.3`, ..."""
     cod_gain: float | None
     """Success at the last minus the first position."""

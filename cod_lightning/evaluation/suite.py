@@ -1,81 +1,24 @@
-"""What is deployed after training: suites of held-out packs, fixed by identity, and the conditions under which each is played.
-
-The conditions are the trained policy, its controls, the warm start and the references. Each control answers one way in which a
-rising curve could be luck: tasks that get easier, a world that remembers, a habit that needs no context, a context that only looks
-useful.
-"""
+"""What is deployed after training: suites of held-out packs, fixed by identity, and the conditions under which each is played."""
 
 import math
 import re
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Literal
 
-from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.engines.base import Engine
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import (
+    CONTROLS,
+    DEFAULT_CONTROLS,
+    BlankedContext,
+    Control,
+    Endpoint,
+    WarmStart,
+    WarmStartBlanked,
+)
 from cod_lightning.ranges import NonNegative, PositiveShare, Several
 from cod_lightning.types import Pack, Split
-
-
-class ConditionKind(StrEnum):
-    """A control's value is its key among a suite's `controls` in `evaluation.json`."""
-
-    TRAINED = "trained"
-    """The policy that was trained, with the contexts that it writes."""
-    BLANKED_CONTEXT = "blanked_context"
-    """The trained policy writes contexts as usual, and no solve prompt shows them."""
-    NO_CONTEXT = "no_context"
-    """Solve episodes only: no context is written, and a solve prompt is the world's rules alone."""
-    SHUFFLED_CONTEXT = "shuffled_context"
-    """Solve episodes only: the prompt at position n shows what the trained agent had there in the suite's next pack (after
-    the last pack comes the first). At position 0 that is the empty context. It may happen to be true here."""
-    ORACLE_CONTEXT = "oracle_context"
-    """Solve episodes only: from position 0 on, the prompt shows what the world's oracle writes down after its first task of
-    the pack; where the rule changes, from there on what the oracle of the new rule writes."""
-    NO_WORLD_MEMORY = "no_world_memory"
-    """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
-    WARM_START = "warm_start"
-    """The policy as it was before reinforcement learning."""
-    WARM_START_BLANKED = "warm_start_blanked"
-    """The warm start at its best temperature, with `blanked_context`: what its contexts are worth."""
-    ENDPOINT = "endpoint"
-    """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
-    RANDOM = "random"
-    """The world's reference that answers legally at random."""
-    MEMORYLESS = "memoryless"
-    """The world's scripted reference with its context hidden; memory that the world itself has stays."""
-    SCRIPTED = "scripted"
-    """The world's scripted reference: perfect memory, play that is best for each task by itself."""
-    ORACLE = "oracle"
-    """The world's reference that knows what is hidden; where the rule changes, from there on the one of the new rule. A ceiling
-    for tasks taken one by one; the other references are none."""
-
-    @property
-    def reference(self) -> Reference | None:
-        """The world's reference that it needs, for the turns or for the contexts shown; None for most."""
-        if self is ConditionKind.MEMORYLESS:
-            return Reference.SCRIPTED
-        if self is ConditionKind.ORACLE_CONTEXT:
-            return Reference.ORACLE
-        return Reference(self.value) if self in REFERENCES else None
-
-
-CONTEXT_CONTROLS = (
-    ConditionKind.BLANKED_CONTEXT,
-    ConditionKind.NO_CONTEXT,
-    ConditionKind.SHUFFLED_CONTEXT,
-    ConditionKind.ORACLE_CONTEXT,
-    ConditionKind.NO_WORLD_MEMORY,
-)
-"""Played with the trained weights, with another context or another memory."""
-OF_TRAINED = (ConditionKind.TRAINED, *CONTEXT_CONTROLS)
-"""All that are played with the trained weights."""
-REFERENCES = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE)
-"""Played by the world's own policies: they need no weights, and are the same whatever was trained."""
-CONTROLS = (*CONTEXT_CONTROLS, *REFERENCES)
-"""What a suite's `controls` can name."""
-DEFAULT_CONTROLS = (ConditionKind.BLANKED_CONTEXT, *REFERENCES)
-"""The controls of a suite that names none, as far as its world has the references."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +26,18 @@ class Condition:
     """One way to play a suite."""
 
     suite: str
-    kind: ConditionKind
+    control: Control
     temperature: float
-    name: str
-    """`trained`, or the key among the suite's controls in `evaluation.json`, such as `warm_start_t0.3`."""
+
+    @property
+    def name(self) -> str:
+        """`trained`, or the key among the suite's controls in `evaluation.json`, such as `warm_start_t0.3`."""
+        return self.control.name
 
     @property
     def label(self) -> str:
         """What a rollout of it, and the file of its lifecycles, is called."""
         return f"test_{self.suite}_{self.name}"
-
-
-def warm_start_name(temperature: float, suite_temperature: float) -> str:
-    """The warm start's key: `warm_start` at the suite's own temperature, `warm_start_tT` at any other."""
-    return "warm_start" if temperature == suite_temperature else f"warm_start_t{float(temperature)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +58,7 @@ class Suite:
     """Share of the worlds that packs are drawn from."""
     seed: int = 0
     """Seed of the packs, the same for every policy, checkpoint and control."""
-    controls: tuple[ConditionKind | str, ...] | None = None
+    controls: tuple[str | Control, ...] | None = None
     """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
     random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
     reference_packs: Several = 256
@@ -137,7 +78,9 @@ class Suite:
             raise ConfigError("data.suites.name", repr(self.name), "letters, digits, '.', '_' and '-'", remedy)
         valid = len(set(self.warm_start_temperatures)) == len(self.warm_start_temperatures)
         self._check("warm_start_temperatures", valid, "different numbers", "[0.0, 0.5, 1.0]")
-        self._check_controls()
+        named = {one for one in self.controls or () if isinstance(one, str)}
+        valid = named <= CONTROLS.keys() and len({one.name for one in (Control(), *self.chosen)}) > len(self.chosen)
+        self._check("controls", valid, f"each once, out of {', '.join(CONTROLS)}", "[blanked_context]")
         self._check_change(self.pack_size)
 
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
@@ -168,31 +111,29 @@ class Suite:
             raise ConfigError(f"data.suites.{self.name}.num_packs", self.num_packs, expected, remedy)
         return packs
 
-    def conditions(self, *, endpoint: bool = False) -> tuple[Condition, ...]:
-        """All conditions, the trained policy's first; with `endpoint` that of another model, too.
+    @property
+    def chosen(self) -> tuple[Control, ...]:
+        """What is played beside the trained policy, the warm start aside."""
+        chosen = DEFAULT_CONTROLS if self.controls is None else self.controls
+        return tuple(CONTROLS[one] if isinstance(one, str) else one for one in chosen)
+
+    def conditions(self, endpoint: Engine | None = None) -> tuple[Condition, ...]:
+        """All conditions, the trained policy's first; with `endpoint` that of its model, too.
 
         The blanked warm start comes after the warm starts, which say at what temperature: `SuitePlayer` puts it in.
 
         >>> [c.name for c in Suite(name="a", controls=("no_context", "oracle"), warm_start_temperatures=(0.3,)).conditions()]
         ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
         """
-        chosen = [ConditionKind(c) for c in (DEFAULT_CONTROLS if self.controls is None else self.controls)]
-        own = self.temperature
+        own, chosen = self.temperature, self.chosen
         temperatures = {*self.warm_start_temperatures, own} if self.warm_start_temperatures else set()
-        found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]
-        found += [(warm_start_name(t, own), ConditionKind.WARM_START, t) for t in sorted(temperatures)]
-        if temperatures and ConditionKind.BLANKED_CONTEXT in chosen:
-            found.append((ConditionKind.WARM_START_BLANKED.value, ConditionKind.WARM_START_BLANKED, own))
-        found += [(ConditionKind.ENDPOINT.value, ConditionKind.ENDPOINT, own)] if endpoint else []
-        found += [(kind.value, kind, own) for kind in chosen if kind in REFERENCES]
-        return tuple(Condition(suite=self.name, kind=kind, temperature=float(t), name=name) for name, kind, t in found)
-
-    def _check_controls(self) -> None:
-        if self.controls is None:
-            return
-        valid = set(self.controls) <= set(CONTROLS) and len(set(self.controls)) == len(self.controls)
-        self._check("controls", valid, f"each once, out of {', '.join(CONTROLS)}", "[blanked_context]")
-        object.__setattr__(self, "controls", tuple(map(ConditionKind, self.controls)))
+        found = [(one, own) for one in (Control(), *chosen) if one.weights == "trained"]
+        found += [(WarmStart(t, own), t) for t in sorted(temperatures)]
+        if temperatures and any(isinstance(one, BlankedContext) for one in chosen):
+            found.append((WarmStartBlanked(), own))
+        found += [(Endpoint(endpoint), own)] if endpoint else []
+        found += [(one, own) for one in chosen if one.weights != "trained"]
+        return tuple(Condition(suite=self.name, control=one, temperature=float(t)) for one, t in found)
 
     def _check_change(self, size: int | None) -> None:
         if self.change_at is None:

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.evaluation.view import packs_of, rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
@@ -67,7 +66,7 @@ def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     table.add_column("gain", justify="right", no_wrap=True)
     table.add_column("malf", justify="right", no_wrap=True)
     for row in (row for row in rows(record) if row.main):
-        style = "bold green" if row.key == ConditionKind.TRAINED else "bold" if row.best else ""
+        style = "bold green" if row.key == "trained" else "bold" if row.best else ""
         cells = [cell(row.positions[position]) for position in shown]
         table.add_row(
             Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True), _short(row.malformed)

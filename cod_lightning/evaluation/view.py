@@ -5,24 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cod_lightning.evaluation.controls import CONTROLS, Endpoint, WarmStartBlanked
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
-from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 
-_NAMES = {
-    ConditionKind.BLANKED_CONTEXT: "blanked context",
-    ConditionKind.NO_CONTEXT: "no context",
-    ConditionKind.SHUFFLED_CONTEXT: "another pack's context",
-    ConditionKind.ORACLE_CONTEXT: "the oracle's context",
-    ConditionKind.NO_WORLD_MEMORY: "no world memory",
-    ConditionKind.WARM_START_BLANKED: "warm start, blanked context",
-    ConditionKind.ENDPOINT: "endpoint",
-    ConditionKind.RANDOM: "random",
-    ConditionKind.MEMORYLESS: "memoryless",
-    ConditionKind.SCRIPTED: "scripted",
-    ConditionKind.ORACLE: "oracle",
-}
-"""What tables, curves and pages call a condition."""
-_FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.WARM_START_BLANKED)
+_KNOWN = {one.name: one for one in (Endpoint, *CONTROLS.values(), WarmStartBlanked)}
+_PARTS = {"trained": "context", "warm_start": "warm_start", "none": "reference"}
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.e+-]+))?")
 
 
@@ -66,16 +53,16 @@ def rows(record: SuiteRecord) -> list[Row]:
     Warm starts that are neither the best nor at the suite's own temperature are folded, as are the weakest references.
     """
     order = ("trained", "context", "warm_start", "reference", "other")
-    places = {kind: place for place, kind in enumerate(_NAMES)}
+    places = {key: place for place, key in enumerate(_KNOWN)}
     found: list[tuple[tuple[int, float], Row]] = []
-    for key, positions in {ConditionKind.TRAINED.value: record["positions"], **record["controls"]}.items():
-        row, within = _row(key, positions, record), float(places.get(key, 0))  # pyright: ignore  (a key is a StrEnum's value)
+    for key, positions in {"trained": record["positions"], **record["controls"]}.items():
+        row, within = _row(key, positions, record), float(places.get(key, 0))
         found.append(((order.index(row.kind), _warmth(key, record) if row.kind == "warm_start" else within), row))
     return [row for _, row in sorted(found, key=lambda one: one[0])]
 
 
 def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
-    if key == ConditionKind.TRAINED:
+    if key == "trained":
         heat = f"T={record['temperature']:g}"
         return Row(key=key, kind=key, label=f"{record.get('policy', 'trained')} {heat}", positions=positions)
     if _WARM_START.fullmatch(key):
@@ -85,12 +72,10 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
         heat, main = f"T={warm:g}{' *' if best else ''}", best or warm == record["temperature"]
         label = f"warm start {heat}"
         return Row(key=key, kind="warm_start", label=label, positions=positions, main=main, best=best)
-    if key not in list(_NAMES):
-        return Row(key=key, kind="other", label=key.replace("_", " "), positions=positions)
-    kind = ConditionKind(key)
-    part = "reference" if kind in (*REFERENCES, ConditionKind.ENDPOINT) else "context"
-    part = "warm_start" if kind is ConditionKind.WARM_START_BLANKED else part
-    return Row(key=key, kind=part, label=_NAMES[kind], positions=positions, main=kind not in _FOLDED)
+    label = key.replace("_", " ")
+    if (known := _KNOWN.get(key)) is None:
+        return Row(key=key, kind="other", label=label, positions=positions)
+    return Row(key=key, kind=_PARTS[known.weights], label=known.label or label, positions=positions, main=known.main)
 
 
 def _warmth(key: str, record: SuiteRecord) -> float:

@@ -1,7 +1,7 @@
 """What a suite's numbers mean, in sentences that claim no more than the intervals do."""
 
+from cod_lightning.evaluation.controls import REFERENCES
 from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
-from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.evaluation.view import with_interval
 
 CAVEAT = (
@@ -26,7 +26,7 @@ def sentences(record: SuiteRecord) -> list[str]:
         found.append(f"With a blanked context success {where} the trained policy's at position 0{beside}.")
     if (figures := record.get("figures")) is not None:
         found += _figures(figures)
-    players = [one["n"] for kind in REFERENCES for one in record["controls"].get(kind, ())]
+    players = [one["n"] for player in REFERENCES for one in record["controls"].get(player.name, ())]
     if players and max(players) < record["packs"]:
         found.append(f"References were played on {max(players):,} of the packs.")
     if paired["trained_minus_best_warm_start"] is not None:

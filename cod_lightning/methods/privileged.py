@@ -11,7 +11,7 @@ from msgspec import structs
 from torch import Tensor
 
 from cod_lightning.envs.base import Tools, beside
-from cod_lightning.evaluation.provided_contexts import Contexts, oracle_contexts
+from cod_lightning.evaluation.controls import Contexts, oracle_contexts
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.training.scorers import Forward, Played, Scorer

@@ -30,10 +30,10 @@ from safetensors.torch import load_file, save_file
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
-from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
+from cod_lightning.envs.base import HiddenRules, Reference, TextEnv, Vocabulary, beside
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.types import Pack
 from examples.studies.across_worlds_page import (
@@ -234,8 +234,8 @@ def held_out(name: str) -> list[Pack]:
 
 def by_chance(name: str) -> list[float]:
     """Success by position of valid answers at random, in the packs of the tests."""
-    played = list(play_reference(world_of(name), held_out(name), ConditionKind.RANDOM, HintContext("compact")))
-    return [round(one.mean, 4) for one in summarise(ConditionKind.RANDOM, played).success]
+    played = list(play_reference(world_of(name), held_out(name), Reference.RANDOM, HintContext("compact")))
+    return [round(one.mean, 4) for one in summarise(played).success]
 
 
 def hidden(name: str) -> str:

@@ -25,11 +25,11 @@ from jaxtyping import Float
 
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext
+from cod_lightning.evaluation.controls import REFERENCES
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 
@@ -168,10 +168,10 @@ def references(name: str, num_packs: int) -> dict[str, Any]:
     world = parse_world("check", "", ["--env", "textworld_easy", *NATURAL[name]]).env
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
     rows = {}
-    for kind in REFERENCES:
-        row = summarise(kind, list(play_reference(world, packs, kind, HintContext())))
-        assert not row.num_failed, f"{row.num_failed} lifecycles of {kind} in {name} failed"
-        rows[str(kind)] = [[one.mean, *(one.ci95 or [one.mean, one.mean])] for one in row.success]
+    for one in REFERENCES:
+        row = summarise(list(play_reference(world, packs, one.player, HintContext(), blanked=one.blanked)))
+        assert not row.num_failed, f"{row.num_failed} lifecycles of {one.name} in {name} failed"
+        rows[one.name] = [[at.mean, *(at.ci95 or [at.mean, at.mean])] for at in row.success]
     return {"num_packs": num_packs, "success": rows}
 
 

@@ -5,11 +5,12 @@ from statistics import mean
 from typing import Any
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.invented import Invented
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.world import InventedPlayers
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Pack
 
 
@@ -37,9 +38,8 @@ def looked_up(suites: Sequence[dict[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for suite in suites:
         world, drawn = met(suite)
-        shown, hidden = (
-            summarise(kind, list(play_reference(world, drawn, kind, HintContext("compact")))).success[1:]
-            for kind in (ConditionKind.SCRIPTED, ConditionKind.MEMORYLESS)
-        )
+        how = world, drawn, Reference.SCRIPTED, HintContext("compact")
+        lives = (list(play_reference(*how, blanked=blanked)) for blanked in (False, True))
+        shown, hidden = (summarise(of).success[1:] for of in lives)
         found[suite["name"]] = mean(one.mean for one in shown) - mean(one.mean for one in hidden)
     return found

@@ -24,9 +24,9 @@ from typing import Any
 
 from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.contexts.records import Record
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.doors import Doors
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.notebook import NotebookContext
@@ -210,7 +210,7 @@ def facts_kept() -> dict[str, dict[str, float]]:
         env = Doors(num_doors=number, glimpses=2, protocol="compact")
         packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=NUM_TASKS) for i in range(NUM_PACKS)]
         for name, mechanism in BOUNDED.items():
-            lives = play_reference(env, packs, ConditionKind.SCRIPTED, mechanism)
+            lives = play_reference(env, packs, Reference.SCRIPTED, mechanism)
             solved = [bool(one.success) for life in lives for one in life.solves[NUM_TASKS // 2 :]]
             found.setdefault(name, {})[str(number)] = mean(solved)
     return found

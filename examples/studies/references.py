@@ -16,9 +16,9 @@ from cod_lightning.commands.shipped import files_of
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import HiddenRules, TextEnv, Vocabulary, beside
+from cod_lightning.evaluation.controls import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.evaluation.suite import REFERENCES
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 from tests.own_worlds import own_worlds
@@ -62,13 +62,13 @@ def measured(world: TextEnv, num_packs: int, pack_size: int) -> list[dict[str, A
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=pack_size) for index in range(num_packs)]
     mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
     rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
-    played = ((kind, list(play_reference(world, packs, kind, mechanism))) for kind in REFERENCES)
-    return [_record(summarise(kind, lives, rules)) for kind, lives in played]
+    lives = [list(play_reference(world, packs, one.player, mechanism, blanked=one.blanked)) for one in REFERENCES]
+    return [_record(one.name, summarise(of, rules)) for one, of in zip(REFERENCES, lives, strict=True)]
 
 
-def _record(row: ReferenceRow) -> dict[str, Any]:
+def _record(name: str, row: ReferenceRow) -> dict[str, Any]:
     return {
-        "policy": str(row.kind),
+        "policy": name,
         "packs": row.num_packs,
         "failed_lifecycles": row.num_failed,
         "malformed_episodes": row.num_malformed,

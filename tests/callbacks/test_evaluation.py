@@ -12,7 +12,7 @@ from cod_lightning.callbacks import Evaluation
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation import results
 from cod_lightning.evaluation.packs_file import write_packs
-from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from tests.cases import each
 from tests.played import play
 
@@ -44,8 +44,8 @@ def test_a_pass_works_out_what_it_changed_and_leaves_what_all_passes_together_gi
     record = results.suite_record
     monkeypatch.setattr(results, "suite_record", lambda played: made.append(played[0].checkpoint) or record(played))
     suite, callback = Suite(name="a"), Evaluation(by_checkpoint=True)
-    trained = play(suite, OF_TRAINED)
-    shared = play(suite, [kind for kind in ConditionKind if kind not in OF_TRAINED])
+    trained = play(suite, ["trained"])
+    shared = play(suite, ["warm_start", "none"])
     for checkpoint, played in (("one", trained), ("two", trained), ("three", trained), (None, shared)):
         trainer: Any = SimpleNamespace(is_global_zero=True, default_root_dir=str(tmp_path), ckpt_path=checkpoint)
         for one in played:
@@ -72,7 +72,7 @@ def test_a_run_that_trained_on_leaves_no_suite_that_earlier_weights_played(
         callback = Evaluation()
         if trains:
             callback.on_train_start(trainer, L.LightningModule())
-        for one in play(Suite(name=name), OF_TRAINED):
+        for one in play(Suite(name=name), ["trained"]):
             callback.on_test_batch_end(trainer, L.LightningModule(), None, one, 0)
         callback.on_test_end(trainer, L.LightningModule())
     assert list(results.read_results(tmp_path / "evaluation.json")["suites"]) == left

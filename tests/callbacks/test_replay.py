@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cod_lightning.callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.batch import Batch
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, lis
     trainer = quiet_trainer(folder, *own, logger=logger, log_every_n_steps=1, enable_progress_bar=True)
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)
-    data.test_kinds = (ConditionKind.WARM_START,)
+    data.test_weights = ("warm_start",)
     trainer.test(module, data, verbose=False)
     return folder, module, batches.batches, file.getvalue()
 

@@ -14,8 +14,9 @@ from cod_lightning.commands.shipped import config_folder, files_of
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import DEFAULT_CONTROLS
 from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 from tests.cases import each
 

@@ -10,7 +10,6 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.skills import SkillsContext
@@ -44,8 +43,8 @@ STACKS = each("name", stacks("natural"))
 def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protocol):
     env, context = Levers(protocol=protocol), stacks(protocol)[name]
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(10)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context))
-    row = summarise(ConditionKind.SCRIPTED, lives)
+    lives = list(play_reference(env, packs, Reference.SCRIPTED, context))
+    row = summarise(lives)
     assert (row.num_failed, row.num_malformed) == (0, 0)
     assert row.success[-1].mean >= 0.9
     for life in lives:

@@ -18,7 +18,6 @@ from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.acts import ActsContext
@@ -198,7 +197,7 @@ def test_a_world_that_raises_costs_its_task_only(tmp_path):
 def test_an_agent_does_what_a_lifecycle_does(tmp_path):
     agent, pack = _agent(tmp_path, num_tasks=4)
     lived = [agent.solve(task) for task in pack.tasks]
-    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, MECHANISM)
+    (life,) = play_reference(Levers(), [pack], Reference.SCRIPTED, MECHANISM)
     assert [e.kind for e in life.solves] == [e.kind for e in lived]
     assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
 

@@ -13,7 +13,6 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
 
@@ -98,7 +97,7 @@ def test_the_reward_is_hidden_in_every_task_of_a_world_that_hides_it_and_in_none
         for key in worlds:
             env, mechanism = beside(Mixture(worlds), Variants).of_category(key), HintContext(response_limit=None)
             pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-            (life,) = play_reference(env, [pack], ConditionKind.SCRIPTED, mechanism)
+            (life,) = play_reference(env, [pack], Reference.SCRIPTED, mechanism)
             assert [solve.reward_hidden for solve in life.solves] == [key == "hiding"] * 3
             shown = ["# Reward" in update.turns[0].observation for update in life.updates]
             assert shown == [key == "open"] * 2

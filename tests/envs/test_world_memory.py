@@ -9,7 +9,6 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.types import Split
 from tests.envs.cases import WORLDS, every_world
 
@@ -27,7 +26,7 @@ def test_packs_and_identity_stay_and_what_a_task_shows_does_not_depend_on_the_ta
     assert twin.sample_pack(split=Split.TEST, index=1, num_tasks=3) == pack
     assert without(twin) is twin, "a second call changes nothing"
     assert beside(twin, Vocabulary).words() == beside(world, Vocabulary).words()
-    (life,) = play_reference(twin, [pack], ConditionKind.SCRIPTED, mechanism)
+    (life,) = play_reference(twin, [pack], Reference.SCRIPTED, mechanism)
     for solve, task in zip(life.solves, pack.tasks, strict=True):
         assert solve.turns[0].observation == without(WORLDS[name].make()).reset(options={"task": task})[0]
 
@@ -37,7 +36,7 @@ def test_the_world_itself_still_remembers_afterwards() -> None:
     twin = without(world)
     pack = world.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     (kept,), (lost,) = (
-        play_reference(one, [pack], ConditionKind.SCRIPTED, HintContext(response_limit=None)) for one in (world, twin)
+        play_reference(one, [pack], Reference.SCRIPTED, HintContext(response_limit=None)) for one in (world, twin)
     )
     assert world.rules != twin.rules
     unknown = [life.solves[1].turns[0].observation.count("?") for life in (kept, lost)]

@@ -8,7 +8,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import play
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.types import Group, Message
@@ -29,7 +29,7 @@ class Echo(TextPolicy):
 
 def echoed(
     suite: Suite,
-    control: ConditionKind,
+    control: str,
     world: TextEnv,
     *,
     policy: TextPolicy | None = None,
@@ -37,7 +37,7 @@ def echoed(
     trained: Sequence[Group] = (),
 ) -> list[Group]:
     """The suite as the echo plays it under one control."""
-    (condition,) = [c for c in suite.conditions() if c.kind is control]
+    (condition,) = [c for c in suite.conditions() if c.name == control]
     sampler = scripted_sampler(policy or Echo(), mechanism)
     packs = suite.packs(world)
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, monitor=RolloutMonitor())

@@ -13,8 +13,9 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import CONTROLS, DEFAULT_CONTROLS
 from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.suite import DEFAULT_CONTROLS, ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from tests.cases import each
@@ -34,7 +35,7 @@ def tiny_chat() -> Chat:
 def test_what_a_suite_leaves_open_is_taken_from_the_training_and_controls_need_references() -> None:
     suite = settled(Suite(name="a", pack_size=None))
     assert (suite.env, suite.pack_size, suite.controls) == (LEVERS, 5, DEFAULT_CONTROLS)
-    assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (ConditionKind.BLANKED_CONTEXT,)
+    assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (CONTROLS["blanked_context"],)
 
 
 @each("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
@@ -45,9 +46,9 @@ def test_a_control_that_is_named_and_cannot_be_played_is_refused(control: str) -
 
 def test_memory_is_switched_off_only_where_there_is_some() -> None:
     suite = Suite(name="a", controls=("no_world_memory", "scripted"))
-    assert settled(suite).controls == (ConditionKind.SCRIPTED,)
+    assert settled(suite).controls == (CONTROLS["scripted"],)
     world = GridNavigation(side_min=4, side_max=4)
-    assert ConditionKind.NO_WORLD_MEMORY in (settled(suite, world, HintContext()).controls or ())
+    assert CONTROLS["no_world_memory"] in (settled(suite, world, HintContext()).controls or ())
 
 
 def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:

@@ -3,25 +3,27 @@
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.controls import REFERENCES, ByReference
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.evaluation.suite import REFERENCES, ConditionKind
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split
 from tests.cases import each
 
 
-def _row(comparison: ConditionKind, protocol: str = "natural", num_packs: int = 150):
+def _row(one: ByReference, protocol: str = "natural", num_packs: int = 150):
     env = Levers(protocol=protocol)  # type: ignore[arg-type]
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = list(play_reference(env, packs, comparison, HintContext(protocol, response_limit=None)))  # type: ignore[arg-type]
-    return lives, summarise(comparison, lives), packs
+    mechanism = HintContext(protocol, response_limit=None)  # type: ignore[arg-type]
+    lives = list(play_reference(env, packs, one.player, mechanism, blanked=one.blanked))
+    return lives, summarise(lives), packs
 
 
 @pytest.mark.slow
 def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
-    random, memoryless, scripted, oracle = (_row(comparison)[1] for comparison in REFERENCES)
+    random, memoryless, scripted, oracle = (_row(one)[1] for one in REFERENCES)
     assert memoryless.success[0] == scripted.success[0], "the first task has no context to hide"
     assert max(e.mean for e in memoryless.success) < 0.65
     assert scripted.success[3].low > memoryless.success[3].high
@@ -31,7 +33,7 @@ def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
 
 @each("protocol", ["natural", "compact"])
 def test_references_run_through_the_real_rollout_without_drift_or_malformed_text(protocol):
-    lives, row, packs = _row(ConditionKind.SCRIPTED, protocol, num_packs=10)
+    lives, row, packs = _row(ByReference("scripted", Reference.SCRIPTED), protocol, num_packs=10)
     assert count_drift([Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]) == 0
     assert (row.num_failed, row.num_malformed, row.num_packs) == (0, 0, 10)
     assert all(e.status is not EpisodeStatus.MALFORMED for life in lives for e in life.episodes)
@@ -46,8 +48,8 @@ def test_a_policy_that_raises_is_counted_and_its_missing_rewards_are_not_zeros()
 
     env = Breaking()
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=2) for i in range(40)]
-    lives = list(play_reference(env, packs, ConditionKind.ORACLE, HintContext(response_limit=None)))
-    row = summarise(ConditionKind.ORACLE, lives)
+    lives = list(play_reference(env, packs, Reference.ORACLE, HintContext(response_limit=None)))
+    row = summarise(lives)
     assert 0 < row.num_failed < 40
     assert row.success[0].mean == 1.0
     assert row.success[0].num == sum(life.solves[0].reward is not None for life in lives)

@@ -10,7 +10,7 @@ import pytest
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
-from cod_lightning.evaluation.suite import OF_TRAINED, ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from tests.cases import each
 from tests.played import NUM_PACKS, play
 
@@ -85,7 +85,7 @@ def few(name: str) -> Suite:
 def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     write_results(path, play(few("first")))
-    write_results(path, play(few("second"), OF_TRAINED))
+    write_results(path, play(few("second"), ["trained"]))
     write_results(path, play(few("second")))
     results = read_results(path)
     assert list(results["suites"]) == ["first", "second"]
@@ -109,20 +109,21 @@ def test_a_suite_that_replaces_another_of_its_name_is_noted_and_one_that_is_play
 
 
 def test_a_warm_start_alone_is_no_result_yet() -> None:
-    assert results_of(play(few("a"), [ConditionKind.WARM_START])) == {"suites": {}}
+    assert results_of(play(few("a"), ["warm_start"])) == {"suites": {}}
 
 
 def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedCondition]:
     return [
-        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.kind in OF_TRAINED else one for one in played
+        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.control.weights == "trained" else one
+        for one in played
     ]
 
 
 def test_checkpoints_have_results_of_their_own_and_share_what_needs_no_checkpoint(tmp_path: Path) -> None:
     path, suite = tmp_path / "evaluation.json", few("a")
     write_results(path, play(suite))
-    others = [one for one in play(suite) if one.condition.kind not in OF_TRAINED]
-    trained = play(suite, OF_TRAINED)
+    others = [one for one in play(suite) if one.condition.control.weights != "trained"]
+    trained = play(suite, ["trained"])
     write_results(path, [*named(trained, "x.ckpt"), *named(trained, "y.ckpt"), *others], by_checkpoint=True)
     write_results(path, named(play(few("b")), "y.ckpt"), by_checkpoint=True)
     results = read_results(path)

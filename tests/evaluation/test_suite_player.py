@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation import suite_player
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, play
 from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.setting import Setting
@@ -37,7 +38,7 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
 
     def by_heat(suite, condition, packs, setting, trained=()):
         heat[condition.name] = setting.sampler.temperature
-        kind = ConditionKind.ORACLE if setting.sampler.temperature in (0.7, 0.9) else ConditionKind.RANDOM
+        kind = Reference.ORACLE if setting.sampler.temperature in (0.7, 0.9) else Reference.RANDOM
         lives = play_reference(WORLD, packs, kind, HintContext("compact"))
         return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
 
@@ -62,7 +63,7 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
 
 
 def test_a_blanked_warm_start_sees_no_context() -> None:
-    (condition,) = [c for c in SUITE.conditions() if c.kind is ConditionKind.WARM_START_BLANKED]
+    (condition,) = [c for c in SUITE.conditions() if c.name == "warm_start_blanked"]
     setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
     for group in play(SUITE, condition, SUITE.packs(WORLD)[:3], setting):
         first, *others = [solve.turns[0].response for solve in group.lifecycles[0].solves]

@@ -21,7 +21,6 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.propose import ProposeAndSolve
@@ -406,7 +405,7 @@ def test_a_control_leaves_a_program_its_own_contexts_but_for_what_it_hides(shown
 @each(("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])])
 def test_a_context_that_is_written_within_tasks_is_not_rewritten_between_them(context, kinds):
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
-    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, context())
+    (life,) = play_reference(Levers(), [pack], Reference.SCRIPTED, context())
     assert [episode.kind for episode in life.episodes] == kinds
 
 

@@ -9,7 +9,6 @@ from cod_lightning.contexts.base import Answer, Entries, InTask
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.acts import ActsContext, ActsState
 from cod_lightning.methods.notebook import Entry
@@ -161,8 +160,8 @@ def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(pr
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ActsContext(protocol), ConnectTheDots(every=None)
     packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, program=program))
-    success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
+    lives = list(play_reference(env, packs, Reference.SCRIPTED, context, program=program))
+    success = [estimate.mean for estimate in summarise(lives).success]
     assert success[3] >= success[0] + 0.2
     policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)
     groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))

@@ -9,7 +9,6 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.constant_state import ConstantState, ConstantStateContext
 from cod_lightning.rollout.group import run_groups
@@ -133,8 +132,8 @@ def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(prot
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ConstantStateContext(protocol), ConnectTheDots(every=None)
     packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, program=program))
-    success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
+    lives = list(play_reference(env, packs, Reference.SCRIPTED, context, program=program))
+    success = [estimate.mean for estimate in summarise(lives).success]
     assert success[3] >= success[0] + 0.2
     assert all(one.kind is EpisodeKind.SOLVE for life in lives for one in life.episodes)
     policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)

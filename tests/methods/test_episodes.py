@@ -12,9 +12,8 @@ from cod_lightning.contexts.retrieval import best, similarities, words_of
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.provided_contexts import oracle_contexts
+from cod_lightning.evaluation.controls import oracle_contexts
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.group import run_groups
@@ -61,7 +60,7 @@ def test_no_update_is_played_the_last_state_has_every_task_and_the_oracles_first
 def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
     env = Levers(protocol=protocol)
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
-    row = summarise(ConditionKind.SCRIPTED, list(play_reference(env, packs, ConditionKind.SCRIPTED, kind(protocol))))
+    row = summarise(list(play_reference(env, packs, Reference.SCRIPTED, kind(protocol))))
     assert (row.num_failed, row.num_malformed) == (0, 0)
     assert row.success[0].mean < 0.7
     assert row.success[-1].mean > 0.9
@@ -74,7 +73,7 @@ def test_retrieval_pays_where_there_are_more_facts_than_a_task_is_shown():
     last = {}
     for select in ("similarity", "random"):
         context = EpisodesContext("compact", select=select, most=2)
-        row = summarise(ConditionKind.SCRIPTED, list(play_reference(env, packs, ConditionKind.SCRIPTED, context)))
+        row = summarise(list(play_reference(env, packs, Reference.SCRIPTED, context)))
         last[select] = np.mean([one.mean for one in row.success[32:]])
     assert last["similarity"] > last["random"] + 0.15
 

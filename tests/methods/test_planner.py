@@ -7,10 +7,10 @@ from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import EpisodeCredit
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
@@ -116,6 +116,6 @@ def test_words_that_the_policy_does_not_know_are_laid_to_the_program():
 @each("program", [PLAN, BestOfN(n=3)])
 def test_a_scripted_player_plays_every_task_once_and_writes_no_plan(program):
     pack = Levers().sample_pack(split=Split.TEST, index=0, num_tasks=3)
-    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, HintContext(), program=program)
+    (life,) = play_reference(Levers(), [pack], Reference.SCRIPTED, HintContext(), program=program)
     assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 3)[:-1]
     assert not life.attempts

@@ -13,7 +13,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.provided_contexts import oracle_contexts
+from cod_lightning.evaluation.controls import oracle_contexts
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN

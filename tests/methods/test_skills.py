@@ -13,7 +13,6 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.methods.skills import SkillsContext, SkillsState
 from cod_lightning.methods.skills_wording import Skill
 from cod_lightning.rollout.group import run_groups
@@ -199,8 +198,8 @@ def test_an_answer_without_one_block_of_operations_keeps_the_library_and_costs_t
 def test_scripted_play_writes_chooses_and_gets_better_and_the_choice_is_a_turn_of_the_task(protocol):
     env, context = Levers(protocol=protocol), SkillsContext(protocol)
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(40)]
-    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context))
-    row = summarise(ConditionKind.SCRIPTED, lives)
+    lives = list(play_reference(env, packs, Reference.SCRIPTED, context))
+    row = summarise(lives)
     assert (row.num_failed, row.num_malformed) == (0, 0)
     assert row.success[-1].mean > 0.9
     for life in lives:
@@ -296,6 +295,6 @@ def test_a_scripted_policy_plays_on_after_its_choice_where_a_task_takes_several_
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, feedback="effect", protocol=protocol)
     packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(20)]
     for context in (SkillsContext(protocol), StackedContext([HintContext(protocol), SkillsContext(protocol)])):
-        row = summarise(ConditionKind.SCRIPTED, list(play_reference(env, packs, ConditionKind.SCRIPTED, context)))
+        row = summarise(list(play_reference(env, packs, Reference.SCRIPTED, context)))
         assert (row.num_failed, row.num_malformed) == (0, 0)
         assert row.success[-1].mean > 0.9

@@ -1,9 +1,9 @@
 """The way across a lake, reconstructed from responses."""
 
 from cod_lightning.contexts.hint import HintContext
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.reports.records import lake_of, path_of
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Split
@@ -39,7 +39,7 @@ def test_played_lakes_end_where_the_world_says_they_did(protocol):
     world = FrozenLakeObscure(protocol=protocol)
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=2) for index in range(6)]
     mechanism = HintContext(protocol, response_limit=None)
-    lives = play_reference(world, packs, ConditionKind.RANDOM, mechanism)
+    lives = play_reference(world, packs, Reference.RANDOM, mechanism)
     for pack, life in zip(packs, lives, strict=True):
         (read,) = transcript.load(transcript.dump(Group(pack=pack, lifecycles=(life,))))
         for task, solve in zip(read.pack.tasks, life.solves, strict=True):

@@ -14,13 +14,13 @@ from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs.base import Tools, Traits
+from cod_lightning.envs.base import Reference, Tools, Traits
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure, PicturedLake
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError, ContextFailure, ForgedRole
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.evaluation.suite import ConditionKind, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.boundaries import check_history, checked_opening
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -75,7 +75,7 @@ def episodes(groups):
 
 def references(world, num_packs=3):
     packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(num_packs)]
-    lives = play_reference(world, packs, ConditionKind.SCRIPTED, HintContext())
+    lives = play_reference(world, packs, Reference.SCRIPTED, HintContext())
     return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
 
 

@@ -17,7 +17,6 @@ from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.suite import ConditionKind
 from cod_lightning.files import write_whole
 from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
@@ -164,7 +163,7 @@ def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
 def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     """Add a finished run; False where it was not evaluated on the suite. Raises `DataError` for damaged files."""
     file, record = folder / "evaluation_packs.parquet", read_results(folder / "evaluation.json")["suites"].get(suite)
-    trained = read_packs(file, suite, ConditionKind.TRAINED)
+    trained = read_packs(file, suite, "trained")
     if trained is None:
         return False
     if seed in cell.trained:
@@ -172,9 +171,9 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     cell.trained[seed] = trained
     for name in record["controls"] if record else ():
         outcomes = read_packs(file, suite, name)
-        if outcomes is None or name == ConditionKind.WARM_START_BLANKED:
+        if outcomes is None or name == "warm_start_blanked":
             continue
-        if name == ConditionKind.BLANKED_CONTEXT:
+        if name == "blanked_context":
             cell.blanked[seed] = outcomes
         elif name.startswith("warm_start"):
             cell.warm_starts.setdefault(name, {})[seed] = outcomes
