@@ -162,11 +162,7 @@ class Endpoint(Control):
 
 
 class ByReference(Control):
-    """One of the world's own players: no weights, and the same whatever was trained.
-
-    Args:
-        blanked: Whether its context is hidden.
-    """
+    """One of the world's own players: no weights, and the same whatever was trained; `blanked`: with its context hidden."""
 
     weights = "none"
 
