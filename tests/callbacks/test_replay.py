@@ -53,7 +53,7 @@ def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPO
 
 def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
     record = json.loads((run[0] / "evaluation.json").read_text())["suites"]["heldout"]
-    assert set(record["controls"]) == {"blanked_context", "warm_start_t0.0", "warm_start"}
+    assert set(record["controls"]) == {"blanked_context", "warm_start_t0.0", "warm_start", "warm_start_blanked"}
     console = Console(file=io.StringIO(), width=80)
     print_table(read_results(run[0] / "evaluation.json"), console)
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
@@ -66,5 +66,5 @@ def test_the_log_of_a_real_run_has_a_line_for_each_part(run: tuple[Path, GRPOMod
     lines = run[3].splitlines()
     assert [line.split("  ")[2].split(":")[0] for line in lines] == [
         "validation", "train", "test_heldout_trained", "test_heldout_blanked_context", "test_heldout_warm_start_t0.0",
-        "test_heldout_warm_start",
+        "test_heldout_warm_start", "test_heldout_warm_start_blanked",
     ]  # fmt: skip
