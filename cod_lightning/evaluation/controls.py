@@ -125,7 +125,7 @@ class NoWorldMemory(Control):
         return replace(setting, env=beside(setting.env, Variants).without_world_memory())
 
 
-class WarmStart(Control):
+class ByWarmStart(Control):
     """The policy as it was before reinforcement learning, at the suite's own temperature or at another."""
 
     weights = "warm_start"
@@ -141,7 +141,7 @@ class WarmStartBlanked(BlankedContext):
     weights, main = "warm_start", False
 
 
-class Endpoint(Control):
+class ByEndpoint(Control):
     """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
 
     name, weights = "endpoint", "none"

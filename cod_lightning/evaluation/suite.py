@@ -12,9 +12,9 @@ from cod_lightning.evaluation.controls import (
     CONTROLS,
     DEFAULT_CONTROLS,
     BlankedContext,
+    ByEndpoint,
+    ByWarmStart,
     Control,
-    Endpoint,
-    WarmStart,
     WarmStartBlanked,
 )
 from cod_lightning.ranges import NonNegative, PositiveShare, Several
@@ -128,10 +128,10 @@ class Suite:
         own, chosen = self.temperature, self.chosen
         temperatures = {*self.warm_start_temperatures, own} if self.warm_start_temperatures else set()
         found = [(one, own) for one in (Control(), *chosen) if one.weights == "trained"]
-        found += [(WarmStart(t, own), t) for t in sorted(temperatures)]
+        found += [(ByWarmStart(t, own), t) for t in sorted(temperatures)]
         if temperatures and any(isinstance(one, BlankedContext) for one in chosen):
             found.append((WarmStartBlanked(), own))
-        found += [(Endpoint(endpoint), own)] if endpoint else []
+        found += [(ByEndpoint(endpoint), own)] if endpoint else []
         found += [(one, own) for one in chosen if one.weights != "trained"]
         return tuple(Condition(suite=self.name, control=one, temperature=float(t)) for one, t in found)
 

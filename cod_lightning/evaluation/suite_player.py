@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.envs.base import HiddenRules, beside
-from cod_lightning.evaluation.controls import ByReference, WarmStart, WarmStartBlanked
+from cod_lightning.evaluation.controls import ByReference, ByWarmStart, WarmStartBlanked
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.references import change_position, play_reference
 from cod_lightning.evaluation.results import PlayedCondition
@@ -63,7 +63,7 @@ class SuitePlayer:
             [lifecycle for group in groups for lifecycle in group.lifecycles],
             rules=[f"{derive_seed(beside(env, HiddenRules).hidden_rule(group.pack)):x}" for group in groups],
         )
-        if isinstance(condition.control, WarmStart):
+        if isinstance(condition.control, ByWarmStart):
             self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
         return PlayedCondition(
             suite=suite,

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.evaluation.controls import CONTROLS, Endpoint, WarmStartBlanked
+from cod_lightning.evaluation.controls import CONTROLS, ByEndpoint, WarmStartBlanked
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
 
-_KNOWN = {one.name: one for one in (Endpoint, *CONTROLS.values(), WarmStartBlanked)}
+_KNOWN = {one.name: one for one in (ByEndpoint, *CONTROLS.values(), WarmStartBlanked)}
 _PARTS = {"trained": "context", "warm_start": "warm_start", "none": "reference"}
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.e+-]+))?")
 
