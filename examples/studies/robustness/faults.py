@@ -37,6 +37,7 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.modules import GRPOModule
 from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Split
