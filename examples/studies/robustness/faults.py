@@ -257,7 +257,7 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
         for first in range(0, num_lifecycles, chunk):
             indices = range(first, min(first + chunk, num_lifecycles))
             packs = [data.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=2) for index in indices]
-            data.runner.run("outage", partial(data.groups, "outage", packs))
+            data.runner.run("outage", partial(run_groups, packs, 1, data.rollouts.setting(), label="outage"))
     finally:
         server.kill()
     counted = books.check(num_lifecycles)
