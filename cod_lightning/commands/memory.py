@@ -63,7 +63,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         longest_row=longest,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
-        engine_copies_base=hasattr(engine, "prefill_tokens") and not adapter,
+        engine_copies_base=_decodes_here(engine) and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
         **_cached(data, trainer, longest),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
@@ -77,7 +77,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
 def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:
     """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
     engine: Any = data.engine
-    if not hasattr(engine, "prefill_tokens"):
+    if not _decodes_here(engine):
         return {}
     ranks, held_out = num_processes(trainer), data.program.held_out.num_attempts
     training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)
@@ -87,6 +87,15 @@ def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, in
         "num_cached_at_end": longest * min(engine.max_dialogues, math.ceil(at_end / ranks)),
         "prefill_tokens": min(engine.prefill_tokens, longest * math.ceil(training / ranks)),
     }
+
+
+def _decodes_here(engine: Any) -> bool:
+    """Whether it has a copy of the model, and its cache, in this process."""
+    from cod_lightning.engines.transformers import (
+        TransformersEngine,  # where a plan is asked for, not by every training
+    )
+
+    return isinstance(engine, TransformersEngine)
 
 
 def _engine_bytes(

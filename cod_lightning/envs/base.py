@@ -261,10 +261,3 @@ class Tools(Companion[E]):
     def results(self) -> Sequence[str]:
         """What each call of the latest answer has shown, in order, where the task goes on; calls beyond were not carried out."""
         return ()
-
-
-def innermost(env: TextEnv) -> TextEnv:
-    """The world at the bottom of worlds that delegate."""
-    while isinstance(inside := getattr(env, "inside", None), TextEnv):
-        env = inside
-    return env

@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from cod_lightning.envs.base import TextEnv, innermost
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.wrapped import innermost
 
 RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
 """System text before the context, where a world states none of its own."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.async_world import AsyncWorld
-from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, Variants, beside, innermost
+from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, Variants, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.worker_pool import WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
-from cod_lightning.envs.wrapped import WrappedVariants, WrappedWorld, delegated
+from cod_lightning.envs.wrapped import WrappedVariants, WrappedWorld, delegated, innermost
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Positive
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task

@@ -52,6 +52,13 @@ class DelegatingWorld(TextEnv):
     step = delegated("inside.step")
 
 
+def innermost(env: TextEnv) -> TextEnv:
+    """The world at the bottom of worlds that delegate."""
+    while isinstance(env, DelegatingWorld):
+        env = env.inside
+    return env
+
+
 W = TypeVar("W", bound="WrappedWorld")
 
 

@@ -86,11 +86,8 @@ def play(
     if not isinstance(control, ByReference):
         own = share(packs)
         return run_groups(own, 1, control.setting(setting, own, trained), label=condition.label)
-    own, monitor, how = (
-        share(packs[: suite.reference_packs]),
-        setting.monitor,
-        (setting.mechanism, suite.seed, setting.program),
-    )
+    own, monitor = share(packs[: suite.reference_packs]), setting.monitor
+    how = setting.mechanism, suite.seed, setting.program
     monitor.begin(condition.label, len(own), suite.pack_size or 0)
     lives = []
     for life in play_reference(setting.env, own, control.player, *how, blanked=control.blanked):

@@ -3,7 +3,7 @@
 from cod_lightning.envs.base import HiddenRules, Traits, Vocabulary, beside
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
-from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.envs.wrapped import WrappedWorld, innermost
 from cod_lightning.types import EpisodeStatus, Split
 from tests.stubs import WordWorld
 
@@ -50,6 +50,13 @@ def test_what_a_rollout_asks_of_a_wrapped_world_is_answered_by_the_one_inside():
         before = inside.closed
         outside.close()
         assert inside.closed == before + 1
+
+
+def test_a_world_that_holds_another_as_inside_and_does_not_delegate_to_it_is_its_own_innermost():
+    world, holder = WordWorld(), WordWorld()
+    holder.inside = world
+    assert innermost(RalphLoop(holder)) is holder
+    assert innermost(NonStationary(RalphLoop(world))) is world
 
 
 def test_a_rule_changes_into_another_one_for_every_run_seed_and_pack():
