@@ -296,6 +296,18 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
         return self.episodes + tuple(attempt.episode for attempt in self.attempts)
 
     @property
+    def parents(self) -> tuple[int | None, ...]:
+        """Of `all_episodes`: for an attempt the index e of the solve episode beside it, None for its own."""
+        beside = (self.index(attempt.episode.kind, attempt.episode.position) for attempt in self.attempts)
+        return (*(None for _ in self.episodes), *beside)
+
+    @property
+    def trained(self) -> tuple[bool, ...]:
+        """Of `all_episodes`, which are trained on: all but attempts that only measure."""
+        beside = (attempt.kind is AttemptKind.SAME_CONTEXT for attempt in self.attempts)
+        return (*(True for _ in self.episodes), *beside)
+
+    @property
     def failed(self) -> bool:
         """True if an engine or a world failed in one of its own episodes, or its time was over."""
         return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
@@ -322,13 +334,11 @@ class Segment:
     pack_id: str
     sibling: int
     episode: int
-    """Index e in 0..E-1; of an attempt, that of the solve episode beside it."""
+    """Its index in `Lifecycle.all_episodes`."""
     token_ids: tuple[int, ...]
     action_mask: tuple[bool, ...]
     behaviour_logprobs: tuple[float, ...]
     policy_version: int
     """The oldest one among its tokens."""
-    attempt: int | None = None
-    """Which of the lifecycle's attempts; None for its own episodes."""
     images: tuple[Image, ...] = ()
     """Those shown within `token_ids`, which hold their alternatives, in their order; empty for text alone."""

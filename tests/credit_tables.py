@@ -52,19 +52,20 @@ class CreditTable:
         parent = (of[:, 0] * siblings + of[:, 1]) * episodes + of[:, 2]
         same_kind = self.kinds[:, None] == self.kinds
         positions = torch.tril(same_kind).sum(dim=1) - 1
-        place = torch.cat([where, of])
+        begun = torch.cat([where, of])
+        place = torch.cat([where, of + torch.tensor([0, 0, episodes]) * torch.arange(1, len(of) + 1)[:, None]])
         return EpisodeTable(
             num_packs=groups,
             place=place,
             parent=torch.cat([torch.full((num,), -1), parent]),
-            kinds=self.kinds[place[:, 2]],
-            positions=positions[place[:, 2]],
+            kinds=self.kinds[begun[:, 2]],
+            positions=positions[begun[:, 2]],
             rewards=torch.cat([self.rewards.flatten(), self.attempts.rewards]),
             valid=torch.cat([self.valid.flatten(), self.attempts.valid]),
             trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
             action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
-            compared_with=place[:, 0] * episodes + place[:, 2],
-            paid=torch.zeros(len(place)).bool() if self.paid is None else self.paid[place[:, 2]],
+            compared_with=begun[:, 0] * episodes + begun[:, 2],
+            paid=torch.zeros(len(place)).bool() if self.paid is None else self.paid[begun[:, 2]],
         )
 
 
@@ -167,7 +168,8 @@ def plain_credit(
 
 def cube(values: torch.Tensor, table: EpisodeTable) -> torch.Tensor:
     """[G K E] of the own episodes of a table in which all packs are alike."""
-    return values[: table.num_own].view(*(int(n) + 1 for n in table.place.amax(dim=0)))
+    num = table.num_own
+    return values[:num].view(*(int(n) + 1 for n in table.place[:num].amax(dim=0)))
 
 
 def stamped(credit: Credited, batch: Batch) -> Batch:
@@ -185,7 +187,7 @@ def cube_table(groups) -> CreditTable:
     table, num = credit_table(groups), sum(len(life.episodes) for group in groups for life in group.lifecycles)
     rewards, valid, counts = (cube(of, table) for of in (table.rewards, table.valid, table.action_counts))
     extra = AttemptTable(
-        of=table.place[num:],
+        of=table.place[table.parent[num:]],
         same_context=table.trained[num:],
         rewards=table.rewards[num:],
         valid=table.valid[num:],

@@ -4,7 +4,7 @@ Letters: F entries, N of them lifecycles' own; G packs, K siblings, E episodes i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.types import AttemptKind, Episode, EpisodeKind, Group
+from cod_lightning.types import Episode, EpisodeKind, Group
 
 
 def kind_id(kind: EpisodeKind) -> int:
@@ -36,13 +36,13 @@ class PerEpisode:
 class EpisodeFacts(NamedTuple):
     """What credit needs to know of an episode, in plain values, as ranks exchange it.
 
-    `episode` is e in the order of its lifecycle, of an attempt that of the episode from whose beginning it went on; `attempt` which
-    of its lifecycle's attempts, None for own episodes; `trained` False for attempts that only measure; `reward` None if missing.
+    `episode` is its index in `Lifecycle.all_episodes`; `parent` that of the episode from whose beginning an attempt went on, None
+    for own episodes; `trained` False for attempts that only measure; `reward` None if missing.
     """
 
     sibling: int
     episode: int
-    attempt: int | None
+    parent: int | None
     trained: bool
     kind: int
     position: int
@@ -53,19 +53,16 @@ class EpisodeFacts(NamedTuple):
 
 
 def facts_of(group: Group) -> list[EpisodeFacts]:
-    """Of all episodes of a group: those of its lifecycles, then their attempts."""
+    """Of all episodes of a group."""
 
-    def facts(sibling: int, index: int, attempt: int | None, trained: bool, one: Episode) -> EpisodeFacts:
+    def facts(sibling: int, index: int, one: Episode, parent: int | None, trained: bool) -> EpisodeFacts:
         own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with, one.paid)
-        return EpisodeFacts(sibling, index, attempt, trained, *own)
+        return EpisodeFacts(sibling, index, parent, trained, *own)
 
     return [
-        facts(k, e, None, True, one) for k, life in enumerate(group.lifecycles) for e, one in enumerate(life.episodes)
-    ] + [
-        facts(k, life.index(of.kind, of.position), x, attempt.kind is AttemptKind.SAME_CONTEXT, of)
+        facts(k, index, *of)
         for k, life in enumerate(group.lifecycles)
-        for x, attempt in enumerate(life.attempts)
-        for of in [attempt.episode]
+        for index, of in enumerate(zip(life.all_episodes, life.parents, life.trained, strict=True))
     ]
 
 
@@ -75,7 +72,7 @@ class EpisodeTable:
 
     num_packs: int
     place: Int[Tensor, "F 3"]
-    """(g, k, e) of pack, sibling and episode; of an attempt, those of its parent."""
+    """(g, k, e) of pack, sibling and episode, in which a lifecycle's attempts come after its own."""
     parent: Int[Tensor, " F"]
     """Entry of the episode from whose beginning an attempt went on; -1 for a lifecycle's own."""
     kinds: Int[Tensor, " F"]
@@ -92,8 +89,6 @@ class EpisodeTable:
     """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name."""
     paid: Bool[Tensor, " F"]
     """True where the program paid the episode: its return is its own reward."""
-    numbers: Mapping[tuple[int, int, int, int | None], int] = field(default_factory=dict)
-    """(g, k, e, which attempt of its lifecycle or None) -> entry."""
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -102,6 +97,11 @@ class EpisodeTable:
     def num_own(self) -> int:
         """N, entries that are lifecycles' own."""
         return int((self.parent < 0).sum())
+
+    @cached_property
+    def numbers(self) -> Mapping[tuple[int, int, int], int]:
+        """(g, k, e) -> entry."""
+        return {(g, k, e): f for f, (g, k, e) in enumerate(self.place.tolist())}
 
     @cached_property
     def known_rewards(self) -> Float[Tensor, " F"]:
@@ -171,10 +171,9 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
         for own in (True, False)
         for g, facts in enumerate(packs)
         for one in facts
-        if (one.attempt is None) == own
+        if (one.parent is None) == own
     ]
-    numbers = {(g, one.sibling, one.episode, one.attempt): f for f, (g, one) in enumerate(every)}
-    parents = [-1 if one.attempt is None else numbers[g, one.sibling, one.episode, None] for g, one in every]
+    numbers = {(g, one.sibling, one.episode): f for f, (g, one) in enumerate(every)}
     alike: dict[tuple[int, int, int | str], int] = {}
     compared = [alike.setdefault((g, one.kind, one.compared_with or one.position), len(alike)) for g, one in every]
 
@@ -184,7 +183,7 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
     return EpisodeTable(
         num_packs=len(packs),
         place=column((g, one.sibling, one.episode) for g, one in every).view(-1, 3),
-        parent=column(parents),
+        parent=column(-1 if one.parent is None else numbers[g, one.sibling, one.parent] for g, one in every),
         kinds=column(one.kind for _, one in every),
         positions=column(one.position for _, one in every),
         rewards=column((one.reward or 0.0 for _, one in every), torch.float32),
@@ -193,5 +192,4 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
         action_counts=column(one.num_action_tokens for _, one in every),
         compared_with=column(compared),
         paid=column((one.paid for _, one in every), torch.bool),
-        numbers=numbers,
     )

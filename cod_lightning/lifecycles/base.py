@@ -105,12 +105,11 @@ class Agent(Protocol):
         """
         ...
 
-    def fork(
-        self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own", note: str = ""
-    ) -> None:
+    def fork(self, task: Task, context: Literal["own", "previous", "empty"] = "own", note: str = "") -> None:
         """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
 
-        It begins with the agent's own context, with the one before the latest rewrite, or with none; `note` is as in `solve`.
+        It begins with the agent's own context; with the one before the latest rewrite, or with none, it only measures what that is
+        worth, and is not trained on. The `note` is as in `solve`.
         """
 
     async def attempts(self) -> Sequence[Episode]:

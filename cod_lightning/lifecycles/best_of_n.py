@@ -24,7 +24,7 @@ class BestOfN(Program):
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         for task in pack.tasks:
             for _ in range(1, self.n):
-                agent.fork(task, AttemptKind.SAME_CONTEXT)
+                agent.fork(task)
             solved = await agent.solve(task)
             if task is not pack.tasks[-1]:
                 attempts = (solved, *await agent.attempts())

@@ -111,7 +111,7 @@ class _Attempting:
         of, position, again = self._of, self._position, more.get("again", False)
         drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
         for shows in of.forks(position, self._rewritten) if position and drawn and not again else ():
-            self._agent.fork(task, of.kind, shows, more.get("note", ""))
+            self._agent.fork(task, shows, more.get("note", ""))
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 

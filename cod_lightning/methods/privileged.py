@@ -68,11 +68,12 @@ class OraclePrompts:
     def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
         """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
         life = self.groups[g].lifecycles[k]
-        turns = life.episodes[e].turns  # none where it failed at once, unlike an attempt beside it
-        if not turns or tuple(ids[: len(turns[0].new_ids)]) != turns[0].new_ids:
+        episode = life.all_episodes[e]
+        turns = episode.turns
+        if tuple(ids[: len(turns[0].new_ids)]) != turns[0].new_ids:
             return None
         if (g, k, e) not in self._found:
-            self._found[g, k, e] = self._prompt(g, life, life.episodes[e])
+            self._found[g, k, e] = self._prompt(g, life, episode)
         found, window = self._found[g, k, e], self.setting.sampler.window
         return None if found is None or len(found) + len(ids) - len(turns[0].new_ids) > window else found
 

@@ -41,8 +41,8 @@ class Batch:
     kinds: Int[Tensor, " B"]
     """Kind of the episode, its place in `EpisodeKind`."""
     place: Int[Tensor, "B 3"]
-    """(g, k, e) of the episode in its rollout; of an attempt, that of the episode beside it. Of a replayed row g counts on from G,
-    one for each pack in each update that it joins."""
+    """(g, k, e) of the episode in its rollout (`EpisodeTable.place`). Of a replayed row g counts on from G, one for each pack in
+    each update that it joins."""
     is_attempt: Bool[Tensor, " B"]
     """Which rows are of extra attempts, not of a lifecycle's own episodes."""
     is_replayed: Bool[Tensor, " B"]
@@ -173,7 +173,7 @@ def collate(segments: Sequence[Segment], table: EpisodeTable, pack_index: Mappin
         out[inside] = values
         return out
 
-    numbers = [table.numbers[pack_index[s.pack_id], s.sibling, s.episode, s.attempt] for s in segments]
+    numbers = [table.numbers[pack_index[s.pack_id], s.sibling, s.episode] for s in segments]
     episode = torch.tensor(numbers, dtype=torch.long)
     return Batch(
         token_ids=padded([s.token_ids for s in segments], pad_id, np.int64),

@@ -153,9 +153,7 @@ class Life:
         with_context = [one.episode for begun in self.forks if (one := await begun).kind is AttemptKind.SAME_CONTEXT]
         return [one for one in with_context if one.position == self.position - 1]
 
-    def fork(
-        self, task: Task, kind: AttemptKind, context: Literal["own", "previous", "empty"] = "own", note: str = ""
-    ) -> None:
+    def fork(self, task: Task, context: Literal["own", "previous", "empty"] = "own", note: str = "") -> None:
         if self.failed:
             return
         position, mechanism = self.position, self.setting.mechanism
@@ -166,6 +164,7 @@ class Life:
         except FAULTS as error:
             env = error
         state = {"own": self.state, "previous": self.previous}[context] if context != "empty" else mechanism.empty()
+        kind = AttemptKind.SAME_CONTEXT if context == "own" else AttemptKind.WITHOUT_CONTEXT
 
         async def play() -> Episode:
             if isinstance(env, BaseException):

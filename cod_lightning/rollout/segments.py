@@ -1,30 +1,21 @@
 """From episodes to trainable rows: turns whose prompts extend one another become one row, so each token is trained once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 from cod_lightning.engines.base import digest
-from cod_lightning.types import AttemptKind, Episode, Group, Image, Lifecycle, Segment, Turn
+from cod_lightning.types import Group, Image, Segment, Turn
 
 
 def segments_of(groups: Iterable[Group]) -> list[Segment]:
     """The rows of every episode that is trained on, in order of pack, sibling, episode; those of its attempts at the end."""
     return [
-        _merge(run, pack_id=group.pack.id, sibling=lifecycle.sibling, episode=e, attempt=attempt)
+        _merge(run, pack_id=group.pack.id, sibling=lifecycle.sibling, episode=e)
         for group in groups
         for lifecycle in group.lifecycles
-        for e, attempt, episode in _trained(lifecycle)
+        for e, episode in compress(enumerate(lifecycle.all_episodes), lifecycle.trained)
         for run in _runs(episode.turns)
     ]
-
-
-def _trained(lifecycle: Lifecycle) -> Iterator[tuple[int, int | None, Episode]]:
-    """Index e, number of the attempt, episode."""
-    for e, episode in enumerate(lifecycle.episodes):
-        yield e, None, episode
-    for number, attempt in enumerate(lifecycle.attempts):
-        if attempt.kind is AttemptKind.SAME_CONTEXT:
-            yield lifecycle.index(attempt.episode.kind, attempt.episode.position), number, attempt.episode
 
 
 def count_drift(groups: Iterable[Group]) -> int:
@@ -57,7 +48,7 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         yield run
 
 
-def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int, attempt: int | None) -> Segment:
+def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int) -> Segment:
     token_ids: list[int] = []
     action_mask: list[bool] = []
     logprobs: list[float] = []
@@ -69,7 +60,6 @@ def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int, att
         pack_id=pack_id,
         sibling=sibling,
         episode=episode,
-        attempt=attempt,
         token_ids=tuple(token_ids),
         action_mask=tuple(action_mask),
         behaviour_logprobs=tuple(logprobs),

@@ -151,8 +151,7 @@ class ReplayBuffer:
                 self._drop(one)
         own: dict[tuple[str, int, int], list[int]] = {}
         for row, (g, k, e) in enumerate(batch.place.tolist()):
-            if not batch.is_attempt[row]:
-                own.setdefault((batch.pack_ids[g], k, e), []).append(row)
+            own.setdefault((batch.pack_ids[g], k, e), []).append(row)
         for one, owner in zip(episodes, owners, strict=True):
             if one in within:
                 self.stored[one] = owner

@@ -1,5 +1,6 @@
 """The table of attempts beside the lifecycles, from records."""
 
+import torch
 from msgspec import structs
 
 from cod_lightning.objective.batch import collate
@@ -38,8 +39,9 @@ def groups():
 def test_the_table_names_the_solve_episode_beside_each_attempt_and_holds_reward_kind_and_tokens():
     table = credit_table(groups())
     extra = slice(2 * 2 * 5, None)
-    assert table.place[extra].tolist() == [[0, 0, 4], [0, 1, 2], [0, 1, 2], [1, 0, 4], [1, 1, 4], [1, 1, 2]]
-    assert table.place[table.parent[extra]].tolist() == table.place[extra].tolist()
+    parents = table.place[table.parent[extra]].tolist()
+    assert parents == [[0, 0, 4], [0, 1, 2], [0, 1, 2], [1, 0, 4], [1, 1, 4], [1, 1, 2]]
+    assert table.place[extra].tolist() == [[0, 0, 5], [0, 1, 5], [0, 1, 6], [1, 0, 5], [1, 1, 5], [1, 1, 6]]
     assert (table.parent[: table.num_own] == -1).all()
     assert table.trained[extra].tolist() == [False, True, False, False, True, True]
     assert table.rewards[extra].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
@@ -52,7 +54,8 @@ def test_attempts_that_count_are_compared_with_their_episode_by_losses_that_comp
     alone = {(0, 1, 2), (1, 1, 4)}
     """Those with an attempt that has the context and a reward."""
     seen: dict[int, set] = {}
-    for f, place in enumerate(map(tuple, table.place.tolist())):
+    begun = torch.where(table.parent < 0, torch.arange(len(table)), table.parent)
+    for f, place in enumerate(map(tuple, table.place[begun].tolist())):
         seen.setdefault(int(table.siblings[f]), set()).add(place if place in alone else (place[0], place[2]))
     assert all(len(of) == 1 for of in seen.values())
     assert len(seen) == 2 * 5 + len(alone)

@@ -116,7 +116,7 @@ def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_i
     assert one.attempts_valid.tolist() == (both.attempts_valid.tolist() if kind is EpisodeKind.SOLVE else [False] * 3)
     batch = collate(segments_of(rollout()), credit_table(rollout()), {"p": 0}, pad_id=0)
     known = stamped(one.whole, batch).advantages.isfinite()
-    assert not known[~its[batch.place[:, 2]]].any(), "no row of the other role is in an update"
+    assert not known[batch.kinds != list(EpisodeKind).index(kind)].any(), "no row of the other role is in an update"
     longer = replace(table, action_counts=torch.where(its, table.action_counts, 10_000))
     tilted, same = (credited(t, TaskCredit(), GroupMean(), reweight=reweight, kinds=(kind,)) for t in (table, longer))
     assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
@@ -289,7 +289,7 @@ def test_siblings_that_do_equally_well_have_no_advantage_however_large_their_rew
     for number in range(60):
         siblings, rewards = 2 + number % 7, [rng.uniform(-1e4, 1e4) * (e % 2 == 0) for e in range(7)]
         own = [(k, e, None, True, e % 2, e // 2, rewards[e], 9) for k in range(siblings) for e in range(7)]
-        beside = [(k, 4, x, True, 0, 2, rewards[4], 9) for k in range(siblings) for x in range(3)]
+        beside = [(k, 7 + x, 4, True, 0, 2, rewards[4], 9) for k in range(siblings) for x in range(3)]
         for facts in (own, own + beside):
             table = episode_table([[EpisodeFacts(*one) for one in facts]])
             for baseline in (GroupMean(), LeaveOneOut()):

@@ -46,9 +46,9 @@ def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited
     groups = live(program=BestOfN(n=3))
     table = credit_table(groups)
     found = credited(table, TaskCredit(), GroupMean())
-    for (g, k, e, attempt), entry in table.numbers.items():
+    for (g, k, e), entry in table.numbers.items():
         life = groups[g].lifecycles[k]
-        one = life.episodes[e] if attempt is None else life.attempts[attempt].episode
+        one = life.all_episodes[e]
         if one.kind is EpisodeKind.SOLVE:
             every = [
                 life.solves[one.position],

@@ -29,7 +29,7 @@ from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
@@ -169,7 +169,7 @@ MISUSES = {
     ),
     "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "solves a task"),
     "it forks a task that it does not solve": (
-        lambda agent, written, solved: agent.fork(agent.tasks[0], AttemptKind.SAME_CONTEXT),
+        lambda agent, written, solved: agent.fork(agent.tasks[0]),
         "solves each task beside which it begins an attempt",
     ),
 }

@@ -186,7 +186,7 @@ def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measur
     extra, numbers = batch.is_attempt, batch.episode[batch.is_attempt]
     assert int(extra.sum()) == int(table.trained[table.num_own :].sum()) == 2 * 2 * 3 * 2
     assert table.trained[numbers].all()
-    assert (table.place[table.parent[numbers]] == batch.place[extra]).all()
+    assert (table.place[numbers] == batch.place[extra]).all()
     assert torch.equal(batch.action_mask[extra].sum(dim=1), table.action_counts[numbers])
     assert count_drift(groups) == 0
     plain, branched = (RolloutStats.of(of, 1.0, 0).counts for of in (live(), groups))

@@ -70,7 +70,7 @@ def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblin
     groups = live(program=PLAN, siblings=3)
     table = credit_table(groups)
     found = credited(table, EpisodeCredit(mean=False, discount=1.0), GroupMean())
-    for (g, k, e, _), entry in table.numbers.items():
+    for (g, k, e), entry in table.numbers.items():
         lives = groups[g].lifecycles
         if lives[k].episodes[e].kind is not EpisodeKind.WRITE:
             continue

@@ -216,7 +216,7 @@ def test_a_proposal_is_credited_with_its_own_reward_and_each_other_episode_with_
     group = lived(Doors(num_doors=8, protocol="compact"), "compact", num_siblings=8, solves=2)
     table = credit_table([group])
     found = EpisodeCredit(mean=False)(table)
-    for (_, k, e, _), entry in table.numbers.items():
+    for (_, k, e), entry in table.numbers.items():
         own, *later = group.lifecycles[k].episodes[e:]
         paid = own.kind is EpisodeKind.WRITE
         assert own.paid == paid

@@ -62,7 +62,7 @@ def test_rows_are_the_turns_that_extend_one_another_with_the_oldest_version_of_t
         for s in segments_of([group])
     ]
     assert found == expected
-    assert all((s.pack_id, s.sibling, s.attempt) == ("p", 4, None) for s in segments_of([group]))
+    assert all((s.pack_id, s.sibling) == ("p", 4) for s in segments_of([group]))
 
 
 def test_a_turn_that_was_never_answered_is_in_no_row():
@@ -81,7 +81,7 @@ def test_attempts_with_the_context_come_after_the_lifecycle_s_own_rows_and_the_o
         for n, kind in enumerate(kinds, start=1)
     ]
     rows = segments_of([group_of(own, beside)])
-    assert [(s.episode, s.attempt, sum(s.action_mask)) for s in rows] == [(0, None, 2), (2, 1, 2), (2, 2, 3)]
+    assert [(s.episode, sum(s.action_mask)) for s in rows] == [(0, 2), (4, 2), (5, 3)]
 
 
 def test_drift_is_counted_in_lifecycles_and_in_attempts():
