@@ -235,7 +235,8 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reward_hidden: bool = False
     """Solve: whether the environment keeps reward and success from the policy (`Traits.hides_reward`): no context shows them."""
     compared_with: str = ""
-    """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position."""
+    """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position,
+    for an attempt those that began at the same moment."""
     paid: bool = False
     """Whether its program paid it for what came of it (`Agent.pay`): its return is its own reward, whatever the credit rule."""
     parts: dict[str, float] = {}

@@ -64,7 +64,7 @@ class CreditTable:
             valid=torch.cat([self.valid.flatten(), self.attempts.valid]),
             trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
             action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
-            compared_with=begun[:, 0] * episodes + begun[:, 2],
+            compared_with=torch.cat([where[:, 0] * episodes + where[:, 2], torch.full((len(of),), -1)]),
             paid=torch.zeros(len(place)).bool() if self.paid is None else self.paid[begun[:, 2]],
         )
 

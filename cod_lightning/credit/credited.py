@@ -9,10 +9,11 @@ with siblings, as before:
     attempt m at task j     A = w/M (r_m - mean of the others)                                   w of that solve episode
     update, measured        A = B(R - w r_f)_e + w (mean with its context - mean without)        w = w_ef, f the next solve
 
-B is the run's baseline over siblings, M the number of attempts that have a reward, the lifecycle's own included. An
-attempt's rewards say nothing about other attempts' tokens, nor the mean without the context about the words that wrote it,
-so each is a baseline: with leave-one-out over siblings the expected gradient is that of the credit rule alone (each of M
-attempts weighs 1/M of the one), and only its noise differs. Where no attempt has a reward, siblings decide as before.
+B is the run's baseline over siblings, M the number of attempts that have a reward, the lifecycle's own included; the others
+are those M, or all of a name where the program gives one. An attempt's rewards say nothing about other attempts' tokens, nor
+the mean without the context about the words that wrote it, so each is a baseline: with leave-one-out over siblings the
+expected gradient is that of the credit rule alone (each of M attempts weighs 1/M of the one), and only its noise differs.
+Where no attempt has a reward, siblings decide as before.
 
 Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare what came of one intermediate state; the formula
 is ours.
@@ -227,35 +228,35 @@ def credited(
 
 @dataclass(frozen=True)
 class Shared:
-    """Sums over the attempts beside each of N own episodes; the lifecycle's own solve episode counts."""
+    """Sums over the episodes that are taken with each of F, which is one of them."""
 
-    total: Float[Tensor, " N"]
+    total: Float[Tensor, " F"]
     """Rewards of all that had the context."""
-    count: Float[Tensor, " N"]
-    others: Float[Tensor, " N"]
-    """Number of those that are not the lifecycle's own."""
-    total_without: Float[Tensor, " N"]
-    count_without: Float[Tensor, " N"]
+    count: Float[Tensor, " F"]
+    attempts: Float[Tensor, " F"]
+    """Number of those that are not a lifecycle's own."""
+    total_without: Float[Tensor, " F"]
+    count_without: Float[Tensor, " F"]
 
 
-def shared(table: EpisodeTable) -> Shared:
-    """The sums, at solve episodes, in float64; without meaning elsewhere."""
-    num = table.num_own
-    own, rewards = table.known_rewards.double().split([num, len(table) - num])
-    same = table.trained[num:]
-
-    def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, " N"]:
-        kept = torch.where(chosen & table.valid[num:], values, 0.0)
-        return torch.zeros_like(own).index_put((table.parent[num:],), kept, accumulate=True)
-
+def shared(table: EpisodeTable, sets: Int[Tensor, " F"]) -> Shared:
+    """The sums over entries of one number, in float64."""
+    _, at = torch.unique(sets, return_inverse=True)
+    rewards, own = table.known_rewards.double(), table.parent < 0
     ones = torch.ones_like(rewards)
-    others = summed(ones, same)
+
+    def summed(values: Float[Tensor, " F"], chosen: Bool[Tensor, " F"]) -> Float[Tensor, " F"]:
+        kept = torch.where(chosen & table.valid, values, 0.0)
+        return torch.zeros_like(rewards).index_put((at,), kept, accumulate=True)[at]
+
+    same, without = table.trained & ~own, ~table.trained
+    attempts = summed(ones, same)
     return Shared(
-        total=own + summed(rewards, same),
-        count=table.valid[:num].to(own) + others,
-        others=others,
-        total_without=summed(rewards, ~same),
-        count_without=summed(ones, ~same),
+        total=summed(rewards, own) + summed(rewards, same),
+        count=summed(ones, own) + attempts,
+        attempts=attempts,
+        total_without=summed(rewards, without),
+        count_without=summed(ones, without),
     )
 
 
@@ -267,8 +268,9 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     if isinstance(baseline, TermsAlone):
         counts = table.valid[num:] & table.trained[num:]
         return PerEpisode(torch.zeros_like(table.rewards), torch.cat([plain.valid, counts]))
-    beside, rewards = shared(table), table.known_rewards[:num].double()
-    own, after, later = torch.zeros_like(rewards), torch.zeros_like(rewards), torch.arange(num)
+    begun, beside = shared(table, table.begun), shared(table, table.beside)
+    rewards = table.known_rewards.double()
+    (own, after), later = torch.zeros(2, num, dtype=torch.float64), torch.arange(num)
     """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
     for entries in table.lifecycles:
         kinds = table.kinds[entries[0]]
@@ -276,21 +278,20 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
     solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
-    mean_of_others = (beside.total - rewards) / beside.others.clamp_min(1)
-    worth, known = context_worth(beside)
-    zero = torch.zeros_like(rewards)
-    term = torch.where(solves, own * rewards, torch.where(updates, after * rewards[later], zero))
+    mean_of_others = (beside.total - rewards) / (beside.count - table.valid.double()).clamp_min(1)
+    anchored = own[table.begun] / begun.count.clamp_min(1) * (rewards - mean_of_others)
+    worth, known = context_worth(begun)
+    term = torch.where(solves, own * rewards[:num], torch.where(updates, after * rewards[later], 0.0))
     """What attempts measure of each return."""
-    anchored = own / beside.count.clamp_min(1) * (rewards - mean_of_others)
-    instead = torch.where(solves, anchored, torch.where(updates, after * worth[later], zero))
+    instead = torch.where(solves, anchored[:num], torch.where(updates, after * worth[later], 0.0))
     """What takes its place."""
-    measured = torch.where(solves, beside.others > 0, updates & known[later] & (later > torch.arange(num)))
+    measured = torch.where(solves, beside.attempts[:num] > 0, updates & known[later] & (later > torch.arange(num)))
 
     rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
-    attempts = _of_attempts(table, beside, own)
-    values = torch.cat([values, attempts.values]).to(plain.values)
-    return PerEpisode(values, torch.cat([plain.valid, attempts.valid]))
+    counts = (table.valid & table.trained & (beside.count >= 2))[num:]
+    values = torch.cat([values, torch.where(counts, anchored[num:], 0.0)]).to(plain.values)
+    return PerEpisode(values, torch.cat([plain.valid, counts]))
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
@@ -304,18 +305,8 @@ def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
     return solves[places.clamp_max(len(solves) - 1)]
 
 
-def context_worth(beside: Shared) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
+def context_worth(beside: Shared) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]]:
     """Mean reward of a solve episode's task with its context less that without it, and where both are known."""
     known = (beside.count > 0) & (beside.count_without > 0)
     gained = beside.total / beside.count.clamp_min(1) - beside.total_without / beside.count_without.clamp_min(1)
     return torch.where(known, gained, 0.0), known
-
-
-def _of_attempts(table: EpisodeTable, beside: Shared, own: Float[Tensor, " N"]) -> PerEpisode:
-    """[X] w/M (r_m - mean of the others from the same context); 0 where not valid, as where an attempt only measures."""
-    num, parent = table.num_own, table.parent[table.num_own :]
-    total, count, weight = beside.total[parent], beside.count[parent], own[parent]
-    rewards = table.known_rewards[num:].double()
-    mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
-    valid = table.valid[num:] & table.trained[num:] & (count >= 2)
-    return PerEpisode(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

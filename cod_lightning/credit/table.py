@@ -86,7 +86,8 @@ class EpisodeTable:
     action_counts: Int[Tensor, " F"]
     """Tokens that the policy sampled."""
     compared_with: Int[Tensor, " F"]
-    """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name."""
+    """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name; -1 for an
+    attempt without a name, which is compared with what began at the same moment."""
     paid: Bool[Tensor, " F"]
     """True where the program paid the episode: its return is its own reward."""
 
@@ -112,13 +113,24 @@ class EpisodeTable:
     def siblings(self) -> Int[Tensor, " F"]:
         """One number for the entries that a loss which compares siblings compares with each other.
 
-        Where a solve episode has attempts from its snapshot that count, it and they are compared with each other: its siblings
-        began with other contexts.
+        Where a solve episode has attempts that count, it and they are compared with each other: its siblings began with other
+        contexts.
         """
-        beside = self.trained & self.valid & (self.parent >= 0)
-        anchored = torch.zeros_like(self.valid).index_fill(0, self.parent[beside], True)
-        of = torch.where(self.parent < 0, torch.arange(len(self)), self.parent)
-        return torch.where(anchored[of], len(self) + of, self.compared_with)
+        anchored = torch.isin(self.beside, self.beside[self.trained & self.valid & (self.parent >= 0)])
+        return torch.where(anchored, len(self) + self.beside, self.compared_with[self.begun])
+
+    @cached_property
+    def begun(self) -> Int[Tensor, " F"]:
+        """The own entry from whose beginning each went on: its own, or its parent's."""
+        return torch.where(self.parent < 0, torch.arange(len(self)), self.parent)
+
+    @cached_property
+    def beside(self) -> Int[Tensor, " F"]:
+        """One number for each own entry and the attempts that are compared with it: those that began with it, and, where an attempt
+        has its name, all of that name."""
+        each, names = torch.arange(len(self)), self.compared_with[self.num_own :]
+        found = torch.where(torch.isin(self.compared_with, names), len(self) + self.compared_with, each)
+        return found[torch.where(self.compared_with < 0, self.begun, each)]
 
     @cached_property
     def lifecycles(self) -> list[Int[Tensor, "L E"]]:
@@ -175,7 +187,12 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
     ]
     numbers = {(g, one.sibling, one.episode): f for f, (g, one) in enumerate(every)}
     alike: dict[tuple[int, int, int | str], int] = {}
-    compared = [alike.setdefault((g, one.kind, one.compared_with or one.position), len(alike)) for g, one in every]
+    compared = [
+        -1
+        if one.parent is not None and not (one.trained and one.compared_with)
+        else alike.setdefault((g, one.kind, one.compared_with or one.position), len(alike))
+        for g, one in every
+    ]
 
     def column(values: Iterable[Any], dtype: torch.dtype = torch.long) -> Tensor:
         return torch.tensor(list(values), dtype=dtype)

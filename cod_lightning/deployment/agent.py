@@ -224,12 +224,12 @@ class _OneTask(Agent):
         self.played.append(known)
         return written
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+    async def rewrite(self, solved: Episode, **how: Any) -> Episode | None:
         if solved.position < self._here:
             self._life.index += self._life.setting.mechanism.updates
             return None
         began = time.time()
-        if (episode := await self._life.rewrite(solved, skip=skip)) is not None:
+        if (episode := await self._life.rewrite(solved, **how)) is not None:
             self._add(began, episode)
         return episode
 

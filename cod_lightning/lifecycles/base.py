@@ -56,7 +56,9 @@ class Written(NamedTuple):
 class Agent(Protocol):
     """One agent in an environment of its own, with the context that it carries. Every call appends an episode to its lifecycle.
 
-    After an episode that failed all others are skipped: they are appended without a reward, and the program goes on.
+    After an episode that failed all others are skipped: they are appended without a reward, and the program goes on. An episode is
+    compared with the pack's episodes of its kind that have the same name `compared_with`, in any lifecycle; without a name with
+    those at its position, an attempt with what began at the same moment.
     """
 
     sibling: int
@@ -76,12 +78,13 @@ class Agent(Protocol):
 
         With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
         of the mechanism) with that one; with `shown` it is shown that state in place of its context, which stays and is rewritten
-        as usual. The `note` follows the environment's rules as it is. It is compared with the pack's solve episodes of the same
-        name `compared_with`, of any lifecycle; without a name with those at its position.
+        as usual. The `note` follows the environment's rules as it is.
         """
         ...
 
-    async def ask(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
+    async def ask(
+        self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None, compared_with: str = ""
+    ) -> Written:
         """An episode of one turn before the task is solved: the policy is shown what the task begins with, and asked for a text.
 
         Later solve episodes pay for it, as the credit rule says, unless the program does (`pay`).
@@ -98,14 +101,20 @@ class Agent(Protocol):
         """An episode that does not take place: the next solve episode, or an update after the latest one."""
         raise TypeError(f"{type(self).__name__} skips no episode")
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+    async def rewrite(self, solved: Episode, *, skip: bool = False, compared_with: str = "") -> Episode | None:
         """The context rewritten in view of a solve episode; None, and no episode, where it is written within tasks alone.
 
         With `skip` the episode does not take place.
         """
         ...
 
-    def fork(self, task: Task, context: Literal["own", "previous", "empty"] = "own", note: str = "") -> None:
+    def fork(
+        self,
+        task: Task,
+        context: Literal["own", "previous", "empty"] = "own",
+        note: str = "",
+        compared_with: str = "",
+    ) -> None:
         """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
 
         It begins with the agent's own context; with the one before the latest rewrite, or with none, it only measures what that is
@@ -121,8 +130,7 @@ class Agent(Protocol):
 class Program(ABC):
     """Which episode comes next, as ordinary code. A frozen dataclass, chosen with `data.program.class_path`.
 
-    It may look at what came of episodes. Siblings' episodes of one kind and position are compared with each other, unless it names
-    what they are compared with; a lifecycle may have more or fewer of them than its siblings have.
+    It may look at what came of episodes; a lifecycle may have more or fewer of them than its siblings have.
     """
 
     @abstractmethod
@@ -184,7 +192,7 @@ class _Noting(Agent):
         self._solved.append(self._index[task.id])
         return self._failed(EpisodeKind.SOLVE, len(self._solved) - 1, task)
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> None:
+    async def rewrite(self, solved: Episode, **_: Any) -> None:
         if self._updates:
             self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
 

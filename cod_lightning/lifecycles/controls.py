@@ -49,8 +49,8 @@ class _Controlled:
             return Written.skipped(self._position)
         return await self._agent.ask(task, ask, **more | self._how())
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
-        return await self._agent.rewrite(solved, skip=skip or self._contexts is not None)
+    async def rewrite(self, solved: Episode, *, skip: bool = False, **more: Any) -> Episode | None:
+        return await self._agent.rewrite(solved, skip=skip or self._contexts is not None, **more)
 
     def fork(self, *_: Any, **__: Any) -> None:
         """No attempt."""

@@ -115,7 +115,7 @@ class _Attempting:
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
-        updated = await self._agent.rewrite(solved, skip=skip)
+    async def rewrite(self, solved: Episode, **more: Any) -> Episode | None:
+        updated = await self._agent.rewrite(solved, **more)
         self._rewritten = updated is not None
         return updated

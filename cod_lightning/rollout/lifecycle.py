@@ -104,7 +104,7 @@ class Life:
         self.position += kind is EpisodeKind.SOLVE
         return self._append(Episode(kind=kind, position=self.position - 1, status=EpisodeStatus.SKIPPED))
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+    async def rewrite(self, solved: Episode, *, skip: bool = False, compared_with: str = "") -> Episode | None:
         if not self.setting.mechanism.updates:
             return None
         if skip:
@@ -116,9 +116,11 @@ class Life:
             self.previous, self.state = self.state, updated.state_after
             return updated
 
-        return await self._episode(EpisodeKind.UPDATE, solved.position, play)
+        return await self._episode(EpisodeKind.UPDATE, solved.position, play, compared_with=compared_with)
 
-    async def ask(self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None) -> Written:
+    async def ask(
+        self, task: Task, ask: Ask, *, shown: Any = None, context: Any = None, compared_with: str = ""
+    ) -> Written:
         value: Any = None
 
         async def play(env: TextEnv, who: str) -> Episode:
@@ -127,7 +129,7 @@ class Life:
             episode, value = await run_write_episode(ask, env, task, state, self.setting, who, self.position, shown)
             return await self._scored(episode, task)
 
-        return Written(await self._episode(EpisodeKind.WRITE, self.position, play, shown), value)
+        return Written(await self._episode(EpisodeKind.WRITE, self.position, play, shown, compared_with), value)
 
     def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
         if not all(is_name(name) and isinstance(value, Real) for name, value in parts.items()):
@@ -153,7 +155,14 @@ class Life:
         with_context = [one.episode for begun in self.forks if (one := await begun).kind is AttemptKind.SAME_CONTEXT]
         return [one for one in with_context if one.position == self.position - 1]
 
-    def fork(self, task: Task, context: Literal["own", "previous", "empty"] = "own", note: str = "") -> None:
+    def fork(
+        self,
+        task: Task,
+        context: Literal["own", "previous", "empty"] = "own",
+        note: str = "",
+        compared_with: str = "",
+    ) -> None:
+        self._check_name(compared_with)
         if self.failed:
             return
         position, mechanism = self.position, self.setting.mechanism
@@ -176,7 +185,7 @@ class Life:
                 await closed(env, self.setting.sampler.deadlines.episode_s)
 
         async def attempt() -> Attempt:
-            return Attempt(kind=kind, episode=await _guarded(EpisodeKind.SOLVE, position, play))
+            return Attempt(kind=kind, episode=await _guarded(EpisodeKind.SOLVE, position, compared_with, play))
 
         self.forks.append(asyncio.create_task(attempt(), name=str(self.index)))
 
@@ -189,13 +198,10 @@ class Life:
         compared_with: str = "",
     ) -> Episode:
         """The next episode, appended; it is skipped after one that failed."""
+        self._check_name(compared_with)
         if self.failed:
             skipped = Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED, compared_with=compared_with)
             return self._append(skipped)
-        if not isinstance(compared_with, str):
-            raise _broken(
-                self.setting.program, f"a program that compares by a text, not a {type(compared_with).__name__}"
-            )
         if self.playing:
             raise _broken(self.setting.program, "a program that waits for each episode before it begins the next")
 
@@ -209,13 +215,17 @@ class Life:
             return structs.replace(episode, entries=events)
 
         self.playing = True
-        episode = await _guarded(kind, position, played)
+        episode = await _guarded(kind, position, compared_with, played)
         self.playing = False
-        if compared_with:
-            episode = structs.replace(episode, compared_with=compared_with)
         self.failed = episode.status is EpisodeStatus.FAILED
         self.setting.monitor.episode(episode)
         return self._append(episode)
+
+    def _check_name(self, compared_with: Any) -> None:
+        if not isinstance(compared_with, str):
+            raise _broken(
+                self.setting.program, f"a program that compares by a text, not a {type(compared_with).__name__}"
+            )
 
     def _append(self, episode: Episode) -> Episode:
         check_ends(len(self.episodes))
@@ -243,13 +253,16 @@ class Life:
             await closed(self.env, self.setting.sampler.deadlines.episode_s)
 
 
-async def _guarded(kind: EpisodeKind, position: int, play: Callable[[], Awaitable[Episode]]) -> Episode:
+async def _guarded(
+    kind: EpisodeKind, position: int, compared_with: str, play: Callable[[], Awaitable[Episode]]
+) -> Episode:
     """The episode, which has failed where something fails outside its own boundaries: a copy, a first state, a reward."""
     try:
-        return await play()
+        episode = await play()
     except FAULTS as error:
         note_fault(error)
-        return Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
+        episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
+    return structs.replace(episode, compared_with=compared_with) if compared_with else episode
 
 
 def entry_events(mechanism: ContextMechanism, episode: Episode, *, known: bool, shown: bool) -> tuple[EntryEvent, ...]:

@@ -1,5 +1,6 @@
 """Credit from attempts that share a moment of a lifecycle, against the definition and for what it may not do."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,9 +9,18 @@ import torch
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.credit.table import PerEpisode
+from cod_lightning.credit.table import EpisodeFacts, PerEpisode, episode_table
 from tests.cases import each
-from tests.credit_tables import AttemptTable, CreditTable, cells, credited, paper_table, random_table, returns_of
+from tests.credit_tables import (
+    AttemptTable,
+    CreditTable,
+    cells,
+    credited,
+    credited_entries,
+    paper_table,
+    random_table,
+    returns_of,
+)
 
 RULES = [
     EpisodeCredit(),
@@ -222,7 +232,7 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
 
 def test_a_context_is_worth_what_tasks_with_it_gain_over_those_without_where_both_are_known():
     sums = {"total": [5.0, 0.0, 4.0], "count": [2, 0, 1], "total_without": [1.0, 3.0, 0.0], "count_without": [2, 1, 0]}
-    beside = Shared(**{name: torch.tensor(of) for name, of in sums.items()}, others=torch.zeros(3))
+    beside = Shared(**{name: torch.tensor(of) for name, of in sums.items()}, attempts=torch.zeros(3))
     gained, known = context_worth(beside)
     assert (gained.tolist(), known.tolist()) == ([2.0, 0.0, 0.0], [True, False, False])
 
@@ -252,3 +262,124 @@ def test_an_update_after_the_last_task_is_not_measured_by_attempts_that_were_mad
     )
     torch.testing.assert_close(found[..., 3], alone[..., 3])
     assert (found[..., 1] - alone[..., 1]).abs().min() > 0
+
+
+class ByName:
+    """Advantages of a pack's episodes and attempts, which a program may have named, as loops over them."""
+
+    def __init__(self, facts, rule, baseline):
+        self.weights, self.baseline = rule.weights(torch.arange(5) % 2).double(), baseline
+        self.own = {(one.sibling, one.episode): one for one in facts if one.parent is None}
+        self.attempts = [one for one in facts if one.parent is not None and one.trained]
+        self.without = [one for one in facts if not one.trained]
+        self.names = {one.compared_with for one in self.attempts} - {""}
+
+    def its_set(self, one):
+        """All of its name, where an attempt has it; else what began with it."""
+        named = one.compared_with if one.parent is not None else ""
+        begun = self.own[one.sibling, one.episode if one.parent is None else one.parent]
+        if not named and begun.kind == 0 and begun.compared_with in self.names:
+            named = begun.compared_with
+        return named or (begun.sibling, begun.episode)
+
+    def rewards_beside(self, one):
+        every = [of for of in (*self.own.values(), *self.attempts) if self.its_set(of) == self.its_set(one)]
+        return [of.reward for of in every if of.reward is not None]
+
+    def has_attempts(self, one):
+        return any(of.reward is not None and self.its_set(of) == self.its_set(one) for of in self.attempts)
+
+    def share(self, one, weight):
+        rewards, begun = self.rewards_beside(one), (one.sibling, one.episode if one.parent is None else one.parent)
+        moment = [self.own[begun], *(of for of in self.attempts if (of.sibling, of.parent) == begun)]
+        num = sum(of.reward is not None for of in moment)
+        return weight / num * (one.reward - mean_of_others(one.reward, rewards)) if len(rewards) > 1 else 0.0
+
+    def a_return(self, one):
+        row = self.weights[one.episode]
+        needed = {one.episode, *row.nonzero().flatten().tolist()}
+        rewards = {e: self.own[one.sibling, e].reward for e in needed}
+        return None if None in rewards.values() else sum(float(row[e]) * reward for e, reward in rewards.items())
+
+    def term(self, one):
+        later = one.episode + one.episode % 2
+        return float(self.weights[one.episode, later]) * (self.own[one.sibling, later].reward or 0.0)
+
+    def of_siblings(self, one, values):
+        """What the baseline makes of the values of all that it is compared with; None where there is nothing."""
+        named = {of: at.compared_with or at.position for of, at in self.own.items() if at.kind == one.kind}
+        alike = [of for of, name in named.items() if name == named[one.sibling, one.episode]]
+        known = {of: values(self.own[of]) for of in alike if self.a_return(self.own[of]) is not None}
+        own = known.get((one.sibling, one.episode))
+        if own is None or len(known) < 2:
+            return None
+        every = list(known.values())
+        return own - (mean(every) if isinstance(self.baseline, GroupMean) else mean_of_others(own, every))
+
+    def advantage(self, one):
+        if one.parent is not None:
+            counts = one.trained and one.reward is not None
+            return self.share(one, float(self.weights[one.parent, one.parent])) if counts else 0.0
+        plain = self.of_siblings(one, self.a_return)
+        rest = self.of_siblings(one, lambda of: self.a_return(of) - self.term(of))
+        if plain is None:
+            return 0.0
+        if one.kind == 0:
+            own = float(self.weights[one.episode, one.episode])
+            return rest + self.share(one, own) if self.has_attempts(one) else plain
+        place, later = (one.sibling, one.episode + 1), self.own[one.sibling, one.episode + 1]
+        having, without = (
+            [of.reward for of in every if (of.sibling, of.parent) == place and of.reward is not None]
+            for every in (self.attempts, self.without)
+        )
+        having += [] if later.reward is None else [later.reward]
+        worth = float(self.weights[one.episode, one.episode + 1])
+        return rest + worth * (mean(having) - mean(without)) if having and without else plain
+
+
+def mean_of_others(one, every):
+    return (sum(every) - one) / (len(every) - 1)
+
+
+@each("seed", range(4))
+@each("rule", [EpisodeCredit(mean=False, discount=0.6), TaskCredit()])
+@each("baseline", [GroupMean(), LeaveOneOut()])
+def test_what_a_program_names_is_compared_by_name_and_attempts_with_all_of_theirs_as_the_loop_does(
+    seed, rule, baseline
+):
+    rng = random.Random(seed)
+
+    def drawn(kind, position):
+        reward = rng.choice([0.0, 1.0, 0.25, 0.5, None])
+        return kind, position, reward, 1, rng.choice(["", "", "x", "y"])
+
+    packs = [
+        [
+            EpisodeFacts(*one)
+            for k in range(3)
+            for one in (
+                *((k, e, None, True, *drawn(e % 2, e // 2)) for e in range(5)),
+                *(
+                    (k, 5 + x, 2 * n, rng.random() < 0.7, *drawn(0, n))
+                    for x, n in enumerate([0, 1, 1, 2][: rng.randint(0, 4)])
+                ),
+            )
+        ]
+        for _ in range(4)
+    ]
+    table = episode_table(packs)
+    found, named = credited_entries(table, rule, baseline), 0
+    for g, facts in enumerate(packs):
+        loops, together = ByName(facts, rule, baseline), {}
+        for one in facts:
+            entry = table.numbers[g, one.sibling, one.episode]
+            assert float(found.values[entry]) == pytest.approx(loops.advantage(one), abs=1e-6)
+            named += isinstance(loops.its_set(one), str) and bool(found.values[entry])
+            if one.trained:
+                begun = loops.own[one.sibling, one.episode if one.parent is None else one.parent]
+                alike = ("siblings", begun.kind, begun.compared_with or begun.position)
+                key = ("attempts", loops.its_set(one)) if loops.has_attempts(one) else alike
+                together.setdefault(key, set()).add(int(table.siblings[entry]))
+        assert all(len(numbers) == 1 for numbers in together.values())
+        assert len(set().union(*together.values())) == len(together)
+    assert named > 9

@@ -42,6 +42,7 @@ from tests.credit_tables import (
     returns_of,
     rewards_to_go,
 )
+from tests.methods.test_attempts import live
 from tests.small_fit import small_fit
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import SAY_W1, play
@@ -163,8 +164,20 @@ MISUSES = {
         lambda agent, written, solved: asyncio.gather(*(agent.solve(agent.tasks[0]) for _ in "ab")),
         "waits for each episode before it begins the next",
     ),
-    "it compares by a number": (
+    "it compares a task by a number": (
         lambda agent, written, solved: agent.solve(agent.tasks[0], compared_with=7),
+        "compares by a text, not a int",
+    ),
+    "it compares a text by a number": (
+        lambda agent, written, solved: agent.ask(agent.tasks[0], Ask(), compared_with=7),
+        "compares by a text, not a int",
+    ),
+    "it compares a rewrite by a number": (
+        lambda agent, written, solved: agent.rewrite(solved, compared_with=7),
+        "compares by a text, not a int",
+    ),
+    "it compares an attempt by a number": (
+        lambda agent, written, solved: agent.fork(agent.tasks[0], compared_with=7),
         "compares by a text, not a int",
     ),
     "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "solves a task"),
@@ -422,3 +435,39 @@ def test_episodes_that_a_program_names_are_compared_by_name_also_within_a_lifecy
             alike = [one.reward for one in named if one.compared_with == episode.compared_with]
             expected = episode.reward - sum(alike) / len(alike) if len(alike) > 1 else 0.0
             assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
+
+
+@dataclass(frozen=True)
+class NamesAll(Program):
+    """Compares all texts, all tries, all rewrites of a lifecycle and its siblings with each other."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            written = await agent.ask(task, Ask(" w5"), compared_with="text")
+            agent.fork(task, compared_with="try")
+            solved = await agent.solve(task, compared_with="try")
+            agent.pay(written.episode, [solved], worth=solved.reward)
+            await agent.rewrite(solved, compared_with="rewrite")
+
+
+def test_episodes_of_every_kind_and_attempts_are_compared_by_the_names_that_a_program_gives_them():
+    for group in live(program=NamesAll()):
+        (again,) = transcript.load(transcript.dump(group))
+        table = credit_table([again])
+        found, seen = credited_entries(table, TaskCredit(), GroupMean()), set()
+        every = {name: [] for name in ("text", "try", "rewrite")}
+        for life in group.lifecycles:
+            for one in life.all_episodes:
+                every[one.compared_with].append(one.reward)
+        assert [len(rewards) for rewards in every.values()] == [8, 16, 8]
+        for (_, k, e), entry in table.numbers.items():
+            one = group.lifecycles[k].all_episodes[e]
+            rewards = every[one.compared_with]
+            if one.kind is SOLVE:
+                others = (sum(rewards) - one.reward) / (len(rewards) - 1)
+                expected = (one.reward - others) / 2  # of the two tries of that moment
+            else:
+                expected = one.reward - sum(rewards) / len(rewards)
+            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
+            seen.add((one.kind, round(expected, 6) != 0))
+        assert {(WRITE, True), (SOLVE, True)} <= seen
