@@ -237,8 +237,9 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compared_with: str = ""
     """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position,
     for an attempt those that began at the same moment."""
-    paid: bool = False
-    """Whether its program paid it for what came of it (`Agent.pay`): its return is its own reward, whatever the credit rule."""
+    weights: tuple[tuple[int, float], ...] | None = None
+    """Of the rewards in its return, where its program says them (`Agent.pay`): index e of an episode of its lifecycle, weight.
+    None: those of the credit rule."""
     parts: dict[str, float] = {}
     """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
 

@@ -1,6 +1,6 @@
 """Random credit tables and the definitions written as loops, for comparison."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,7 +31,8 @@ class CreditTable:
     valid: Any
     kinds: Any
     action_counts: Any
-    paid: Any = None
+    weights: Any = field(default_factory=dict)
+    """e -> what programs say of the returns of such episodes: f -> weight of its reward."""
     attempts: AttemptTable = AttemptTable(
         of=torch.zeros(0, 3).long(),
         same_context=torch.zeros(0).bool(),
@@ -65,7 +66,9 @@ class CreditTable:
             trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
             action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
             compared_with=torch.cat([where[:, 0] * episodes + where[:, 2], torch.full((len(of),), -1)]),
-            paid=torch.zeros(len(place)).bool() if self.paid is None else self.paid[begun[:, 2]],
+            weights={
+                f: tuple(self.weights[e].items()) for f, (*_, e) in enumerate(where.tolist()) if e in self.weights
+            },
         )
 
 
@@ -95,6 +98,14 @@ def credited(table: CreditTable, *rules, **more) -> CubeCredit:
         tilted=found.tilted,
         temperature=found.temperature,
     )
+
+
+def weights_of(rule, table: CreditTable) -> torch.Tensor:
+    """[E E] of rewards in returns: the rule's, but for what programs say."""
+    weights = rule.weights(table.kinds).double().clone()
+    for e, of in table.weights.items():
+        weights[e] = torch.tensor([of.get(f, 0.0) for f in range(len(weights))])
+    return weights
 
 
 def returns_of(rule, table: CreditTable) -> PerEpisode:
@@ -127,10 +138,10 @@ def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program:
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
     """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one.
 
-    That of an episode that its program paid is its own reward alone.
+    Where a program says whose rewards count, it is these.
     """
-    paid = table.paid is not None and table.paid[e]
-    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0 and not paid)]
+    later = [f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0]
+    entries = table.weights.get(e, [e, *later])
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 

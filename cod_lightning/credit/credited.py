@@ -272,9 +272,8 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     rewards = table.known_rewards.double()
     (own, after), later = torch.zeros(2, num, dtype=torch.float64), torch.arange(num)
     """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
-    for entries in table.lifecycles:
-        kinds = table.kinds[entries[0]]
-        weights, place = rule.weights_in(kinds, table.paid[entries[0]]).to(rewards), next_solve(kinds)
+    for entries, weights in rule.by_lifecycles(table):
+        place = next_solve(table.kinds[entries[0]])
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
     solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))

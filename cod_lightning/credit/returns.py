@@ -1,14 +1,15 @@
 """From rewards to returns: what an episode is credited with, by position in the pack.
 
 A rule is a frozen dataclass that YAML names with `model.credit.class_path`. It gives the weight of each reward in each return,
-R_e = sum_f w_ef r_f.
+R_e = sum_f w_ef r_f; a program may say those of an episode itself (`Agent.pay`).
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
@@ -23,10 +24,16 @@ class CreditRule(ABC):
     def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         """[e, f]: the weight of episode f's reward in the return of episode e."""
 
-    def weights_in(self, kinds: Int[Tensor, " E"], paid: Bool[Tensor, " E"]) -> Float[Tensor, "E E"]:
-        """The weights of such a lifecycle, in float64; of an episode that its program `paid` its own reward alone counts."""
-        weights = self.weights(kinds).double()
-        return torch.where(paid[:, None], torch.eye(len(weights), dtype=torch.float64, device=weights.device), weights)
+    def by_lifecycles(self, table: EpisodeTable) -> Iterator[tuple[Int[Tensor, "L E"], Float[Tensor, "E E"]]]:
+        """Own entries of lifecycles, and the weights of rewards in their returns, in float64: the rule's, or a program's own."""
+        for entries in table.lifecycles:
+            weights = self.weights(table.kinds[entries[0]]).double().clone()
+            for e, entry in enumerate(entries[0].tolist()):
+                if entry in table.weights:
+                    weights[e] = 0.0
+                    for f, weight in table.weights[entry]:
+                        weights[e, f] = weight
+            yield entries, weights
 
     def __call__(self, table: EpisodeTable) -> PerEpisode:
         """[N] returns of lifecycles' own episodes: weighted sums of rewards, valid where an episode's own reward and those with a
@@ -36,8 +43,7 @@ class CreditRule(ABC):
         """
         values = torch.zeros(table.num_own, dtype=table.rewards.dtype)
         valid = torch.zeros_like(values, dtype=torch.bool)
-        for entries in table.lifecycles:
-            weights = self.weights_in(table.kinds[entries[0]], table.paid[entries[0]])
+        for entries, weights in self.by_lifecycles(table):
             needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool)
             values[entries] = (table.known_rewards[entries].double() @ weights.T).to(values)
             valid[entries] = (~table.valid[entries]).double() @ needed.double().T == 0

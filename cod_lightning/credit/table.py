@@ -4,7 +4,7 @@ Letters: F entries, N of them lifecycles' own; G packs, K siblings, E episodes i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,14 +49,14 @@ class EpisodeFacts(NamedTuple):
     reward: float | None
     num_action_tokens: int
     compared_with: str = ""
-    paid: bool = False
+    weights: tuple[tuple[int, float], ...] | None = None
 
 
 def facts_of(group: Group) -> list[EpisodeFacts]:
     """Of all episodes of a group."""
 
     def facts(sibling: int, index: int, one: Episode, parent: int | None, trained: bool) -> EpisodeFacts:
-        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with, one.paid)
+        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with, one.weights)
         return EpisodeFacts(sibling, index, parent, trained, *own)
 
     return [
@@ -88,8 +88,9 @@ class EpisodeTable:
     compared_with: Int[Tensor, " F"]
     """One number for what is compared with each other: episodes of one pack and kind, at one position or of one name; -1 for an
     attempt without a name, which is compared with what began at the same moment."""
-    paid: Bool[Tensor, " F"]
-    """True where the program paid the episode: its return is its own reward."""
+    weights: Mapping[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    """Entry of an own episode -> what its program says of its return: episode e of the lifecycle, weight of its reward. Returns of
+    entries that are not in it are as the credit rule says."""
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -134,12 +135,12 @@ class EpisodeTable:
 
     @cached_property
     def lifecycles(self) -> list[Int[Tensor, "L E"]]:
-        """Own entries by lifecycle; one tensor for each order of kinds, and of paid ones, that lifecycles have."""
+        """Own entries by lifecycle; one tensor for each order of kinds, with what programs say of returns, that lifecycles have."""
         lives: dict[tuple[int, int], list[int]] = {}
         for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
             lives.setdefault((g, k), []).append(f)
-        of = list(zip(self.kinds.tolist(), self.paid.tolist(), strict=True))
-        orders: dict[tuple[tuple[int, bool], ...], list[list[int]]] = {}
+        of = [(kind, self.weights.get(f)) for f, kind in enumerate(self.kinds.tolist())]
+        orders: dict[tuple[object, ...], list[list[int]]] = {}
         for life in lives.values():
             orders.setdefault(tuple(of[f] for f in life), []).append(life)
         return [torch.tensor(found) for found in orders.values()]
@@ -208,5 +209,5 @@ def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
         trained=column((one.trained for _, one in every), torch.bool),
         action_counts=column(one.num_action_tokens for _, one in every),
         compared_with=column(compared),
-        paid=column((one.paid for _, one in every), torch.bool),
+        weights={f: one.weights for f, (_, one) in enumerate(every) if one.weights is not None},
     )

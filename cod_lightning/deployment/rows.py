@@ -20,7 +20,7 @@ from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError, in_a_line
 from cod_lightning.types import EpisodeKind
 
-SCHEMA = 3
+SCHEMA = 4
 _TABLES = {
     "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
     "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "

@@ -87,14 +87,17 @@ class Agent(Protocol):
     ) -> Written:
         """An episode of one turn before the task is solved: the policy is shown what the task begins with, and asked for a text.
 
-        Later solve episodes pay for it, as the credit rule says, unless the program does (`pay`).
+        Its return is as the credit rule says, unless the program pays it (`pay`).
         """
         ...
 
-    def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
-        """Add these parts to an episode's reward for the episodes that came of it, and nothing else pays for it later.
+    def pay(
+        self, episode: Episode, came_of: Sequence[Episode], weights: Sequence[float] = (), /, **parts: float
+    ) -> None:
+        """Add these parts to an episode's reward for the episodes that came of it, and make that its return.
 
-        The reward is missing, by the same fault, where one of theirs is.
+        With `weights`, one for each of these, their rewards count in the return as well; the credit rule has no say in it. The reward
+        is missing, by the same fault, where one of theirs is.
         """
 
     def skip(self, kind: EpisodeKind) -> Episode:

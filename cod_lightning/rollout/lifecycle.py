@@ -20,7 +20,7 @@ from cod_lightning.contexts.base import ContextEntry, ContextMechanism, Entries,
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
 from cod_lightning.lifecycles import Ask, Program, Written, check_ends
-from cod_lightning.rewards.base import is_name, scored, summed
+from cod_lightning.rewards.base import LARGEST, is_name, scored, summed
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import FAULTS, blame, checked_text, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode
@@ -131,24 +131,32 @@ class Life:
 
         return Written(await self._episode(EpisodeKind.WRITE, self.position, play, shown, compared_with), value)
 
-    def pay(self, episode: Episode, came_of: Sequence[Episode], **parts: float) -> None:
+    def pay(
+        self, episode: Episode, came_of: Sequence[Episode], weights: Sequence[float] = (), /, **parts: float
+    ) -> None:
         if not all(is_name(name) and isinstance(value, Real) for name, value in parts.items()):
             raise _broken(
                 self.setting.program, "a program that pays numbers under names of letters, digits, '.', '_', '-'"
             )
+        if not all(isinstance(weight, Real) and abs(weight) <= LARGEST for weight in weights):
+            raise _broken(self.setting.program, "a program that weighs rewards with finite numbers")
+        index = {id(one): e for e, one in enumerate(self.episodes)}
+        counted = (episode, *(came_of if weights else ()))
+        if any(id(one) not in index and one.status is not EpisodeStatus.SKIPPED for one in counted):
+            raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
+        if id(episode) not in index:  # which a control leaves out
+            return
+        pairs = zip(came_of, weights, strict=bool(weights))
+        own = {index[id(episode)]: 1.0} | {index[id(one)]: float(of) for one, of in pairs if id(one) in index}
+        paid = structs.replace(episode, weights=tuple(own.items()))
         parts = {name: float(value) for name, value in parts.items()}
-        paid = structs.replace(episode, paid=True)
         lost = next((one for one in came_of if one.reward is None), None)
         if episode.reward is not None and lost is not None:
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
         elif episode.reward is not None:
-            own = (
-                {"world" if episode.kind is EpisodeKind.SOLVE else "context": episode.reward} if episode.reward else {}
-            )
-            paid = summed(paid, (episode.parts or own) | parts, [])
-        own = any(one is episode for one in self.episodes)
-        if not own and episode.status is not EpisodeStatus.SKIPPED:  # which a control leaves out
-            raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
+            name = "world" if episode.kind is EpisodeKind.SOLVE else "context"
+            before = episode.parts or ({name: episode.reward} if episode.reward else {})
+            paid = summed(paid, before | parts, [])
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:

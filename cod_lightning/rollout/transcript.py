@@ -33,7 +33,7 @@ from cod_lightning.types import (
     Task,
 )
 
-SCHEMA = 2
+SCHEMA = 3
 """Rises whenever a line of an earlier version would be misread."""
 
 

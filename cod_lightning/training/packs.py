@@ -258,6 +258,8 @@ def _damage(life: Lifecycle, num_ids: int) -> str:
     for one in life.all_episodes:
         if not all(abs(value) <= LARGEST for value in (one.reward or 0.0, *one.parts.values())):
             return f"a reward, or a part of one, that is not finite or above {LARGEST:g}"
+        if not all(0 <= e < len(life.episodes) and abs(weight) <= LARGEST for e, weight in one.weights or ()):
+            return f"a weight of an episode that it lacks, or one that is not finite or above {LARGEST:g}"
         if wrong := [name for name in (*one.parts, one.fault) if not re.fullmatch(r"[\w.-]*", name, re.ASCII)]:
             return f"{visible(wrong[0]):.80} as the name of a part or a fault"
         for turn in one.turns:

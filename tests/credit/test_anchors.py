@@ -20,6 +20,7 @@ from tests.credit_tables import (
     paper_table,
     random_table,
     returns_of,
+    weights_of,
 )
 
 RULES = [
@@ -71,7 +72,7 @@ def own_reward(table: CreditTable, g: int, k: int, e: int) -> float | None:
 
 def without_terms(table: CreditTable, rule) -> PerEpisode:
     """Returns less what attempts could measure of them: the own reward of a solve, the next task's of an update."""
-    returns, weights = returns_of(rule, table), rule.weights(table.kinds)
+    returns, weights = returns_of(rule, table), weights_of(rule, table)
     values = returns.values.clone()
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
@@ -82,11 +83,12 @@ def without_terms(table: CreditTable, rule) -> PerEpisode:
 @each("seed", range(3))
 @each("baseline", BASELINES)
 @each("rule", RULES)
-def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
-    table = with_attempts(seed)
+@each("weights", [{}, {0: {0: 1.0, 4: 0.5}, 3: {3: 1.0, 4: 0.25}, 4: {4: 0.5, 6: 0.5}, 5: {5: 1.0}}])
+def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline, weights):
+    table = replace(with_attempts(seed), weights=weights)
     found = credited(table, rule, baseline)
     plain, rest = baseline(returns_of(rule, table)), baseline(without_terms(table, rule))
-    weights = rule.weights(table.kinds)
+    weights = weights_of(rule, table)
     num_measured = 0
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1

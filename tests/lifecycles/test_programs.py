@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -35,14 +36,11 @@ from tests.credit_tables import (
     AttemptTable,
     CreditTable,
     cells,
-    credit_table,
     credited,
-    credited_entries,
     random_table,
     returns_of,
     rewards_to_go,
 )
-from tests.methods.test_attempts import live
 from tests.small_fit import small_fit
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import SAY_W1, play
@@ -152,6 +150,22 @@ MISUSES = {
         lambda agent, written, solved: agent.pay(structs.replace(written), [solved], a=1.0),
         "pays an episode of its own lifecycle, and once",
     ),
+    "it pays with words as weights": (
+        lambda agent, written, solved: agent.pay(written, [solved], "1"),
+        "weighs rewards with finite numbers",
+    ),
+    "it pays without end": (
+        lambda agent, written, solved: agent.pay(written, [solved], [math.inf]),
+        "weighs rewards with finite numbers",
+    ),
+    "it weighs what is no episode of its own": (
+        lambda agent, written, solved: agent.pay(written, [structs.replace(solved)], [1.0]),
+        "pays an episode of its own lifecycle, and once",
+    ),
+    "it weighs more than came of it": (
+        lambda agent, written, solved: agent.pay(written, [solved], [1.0, 0.5]),
+        r"raises nothing \(ValueError",
+    ),
     "it pays in words": (
         lambda agent, written, solved: agent.pay(written, [solved], a="1"),
         "pays numbers under names of letters",
@@ -243,7 +257,7 @@ def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_
 
 
 def paid(table):
-    return replace(table, paid=table.kinds == 2)
+    return replace(table, weights={e: {e: 1.0} for e, kind in enumerate(table.kinds.tolist()) if kind == 2})
 
 
 TABLES = {
@@ -282,8 +296,7 @@ def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table)
     found = returns_of(TrajectoryCredit(), table)
     for g, k, e in cells(table):
         solves = [f for f in range(len(table.kinds)) if table.kinds[f] == 0]
-        if table.paid is not None and table.paid[e]:
-            solves = [e]
+        solves = list(table.weights.get(e, solves))
         known = all(table.valid[g, k, f] for f in solves) and bool(table.valid[g, k, e])
         assert found.valid[g, k, e].item() == known
         if known:
@@ -347,18 +360,6 @@ class UntilSolved(Program):
         return ConnectTheDots()
 
 
-@dataclass(frozen=True)
-class NamedByTask(UntilSolved):
-    """The same; tries at a task are compared with each other, in whichever lifecycle and however many came before."""
-
-    async def __call__(self, agent, pack):
-        for task in pack.tasks:
-            for _ in range(3):
-                solved = await agent.solve(task, compared_with=task.id)
-                if solved.success:
-                    break
-
-
 class Watch(L.Callback, RolloutObserver):
     """Groups that were trained on, and the credit and gradient of updates."""
 
@@ -420,54 +421,3 @@ def test_a_context_that_is_written_within_tasks_is_not_rewritten_between_them(co
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
     (life,) = play_reference(Levers(), [pack], Reference.SCRIPTED, context())
     assert [episode.kind for episode in life.episodes] == kinds
-
-
-def test_episodes_that_a_program_names_are_compared_by_name_also_within_a_lifecycle(tmp_path):
-    watch = Watch()
-    small_fit(tmp_path, WeightSync(), watch, program=NamedByTask(), group_size=6)
-    assert len({len(life.episodes) for group in watch.groups for life in group.lifecycles}) > 1
-    for group in watch.groups:
-        (again,) = transcript.load(transcript.dump(group))
-        table = credit_table([again])
-        found = credited_entries(table, TaskCredit(), GroupMean())
-        named = [one for life in group.lifecycles for one in life.episodes]
-        for entry, episode in enumerate(named):
-            alike = [one.reward for one in named if one.compared_with == episode.compared_with]
-            expected = episode.reward - sum(alike) / len(alike) if len(alike) > 1 else 0.0
-            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
-
-
-@dataclass(frozen=True)
-class NamesAll(Program):
-    """Compares all texts, all tries, all rewrites of a lifecycle and its siblings with each other."""
-
-    async def __call__(self, agent, pack):
-        for task in pack.tasks:
-            written = await agent.ask(task, Ask(" w5"), compared_with="text")
-            agent.fork(task, compared_with="try")
-            solved = await agent.solve(task, compared_with="try")
-            agent.pay(written.episode, [solved], worth=solved.reward)
-            await agent.rewrite(solved, compared_with="rewrite")
-
-
-def test_episodes_of_every_kind_and_attempts_are_compared_by_the_names_that_a_program_gives_them():
-    for group in live(program=NamesAll()):
-        (again,) = transcript.load(transcript.dump(group))
-        table = credit_table([again])
-        found, seen = credited_entries(table, TaskCredit(), GroupMean()), set()
-        every = {name: [] for name in ("text", "try", "rewrite")}
-        for life in group.lifecycles:
-            for one in life.all_episodes:
-                every[one.compared_with].append(one.reward)
-        assert [len(rewards) for rewards in every.values()] == [8, 16, 8]
-        for (_, k, e), entry in table.numbers.items():
-            one = group.lifecycles[k].all_episodes[e]
-            rewards = every[one.compared_with]
-            if one.kind is SOLVE:
-                others = (sum(rewards) - one.reward) / (len(rewards) - 1)
-                expected = (one.reward - others) / 2  # of the two tries of that moment
-            else:
-                expected = one.reward - sum(rewards) / len(rewards)
-            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
-            seen.add((one.kind, round(expected, 6) != 0))
-        assert {(WRITE, True), (SOLVE, True)} <= seen

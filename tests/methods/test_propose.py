@@ -219,7 +219,7 @@ def test_a_proposal_is_credited_with_its_own_reward_and_each_other_episode_with_
     for (_, k, e), entry in table.numbers.items():
         own, *later = group.lifecycles[k].episodes[e:]
         paid = own.kind is EpisodeKind.WRITE
-        assert own.paid == paid
+        assert own.weights == (((e, 1.0),) if paid else None)
         of = [own] if paid else [own, *(one for one in later if one.kind is EpisodeKind.SOLVE)]
         assert float(found.values[entry]) == pytest.approx(sum(one.reward for one in of), abs=1e-5)
 

@@ -157,6 +157,14 @@ DAMAGES = {
     ),
     "a reward beyond float": (lambda record: record["episodes"][0].update(reward=float("inf")), "not finite"),
     "a reward beyond those of rollouts": (lambda record: record["episodes"][0].update(reward=-1e308), r"above 1e\+30"),
+    "a weight of an episode that it lacks": (
+        lambda record: record["episodes"][0].update(weights=[[99, 1.0]]),
+        "a weight of an episode that it lacks",
+    ),
+    "a weight beyond float": (
+        lambda record: record["episodes"][0].update(weights=[[0, float("nan")]]),
+        r"that is not finite or above 1e\+30",
+    ),
     "a part that is no number": (
         lambda record: record["episodes"][0].update(parts={"world": float("nan")}),
         "not finite",

@@ -73,6 +73,9 @@ def episodes(draw: st.DrawFn, index: int) -> Episode:
         error=draw(texts),
         repeat=draw(st.booleans()),
         parts=draw(st.dictionaries(texts, st.floats(allow_nan=False), max_size=2)),
+        weights=draw(
+            st.none() | st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=2).map(tuple)
+        ),
     )
 
 
@@ -160,7 +163,7 @@ def test_a_line_is_one_lifecycle_that_a_person_can_read_by_the_names_of_the_fiel
     write(tmp_path / "deep" / "train.jsonl", [group("p", [(True, False), (True, True)], context="left is up")], step=7)
     records = [json.loads(line) for line in (tmp_path / "deep" / "train.jsonl").read_text().splitlines()]
     heads = [(r["schema"], r["step"], r["pack"]["id"], r["sibling"]) for r in records]
-    assert heads == [(2, 7, "p", 0), (2, 7, "p", 1)]
+    assert heads == [(3, 7, "p", 0), (3, 7, "p", 1)]
     episode = records[0]["episodes"][2]
     assert (episode["kind"], episode["reward"], episode["context_before"]) == ("solve", 0.0, "left is up")
     made = group("p", [(True, False)], context="left is up")
@@ -195,7 +198,7 @@ def test_writing_appends_or_begins_anew(tmp_path: Path) -> None:
         (lambda line: line[:40], "JSONDecodeError"),
         (lambda line: line.replace('"reward"', '"rewrad"', 1), "rewrad"),
         (lambda line: line.replace('"solve"', '"slove"', 1), "slove"),
-        (lambda line: line.replace('"schema":2', '"schema":99'), "schema 99"),
+        (lambda line: line.replace('"schema":3', '"schema":99'), "schema 99"),
         (lambda line: line.replace('"action_ids":[0,1]', '"action_ids":[0]', 1), "differ in length"),
         (lambda line: line.replace('"sibling":0', '"sibling":"x"', 1), "invalid literal for int"),
         (lambda line: line.replace('"id":"q"', '"id":["q"]', 1), "an id is no text"),

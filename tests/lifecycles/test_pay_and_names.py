@@ -1,0 +1,116 @@
+"""What a program says of credit: with whom its episodes are compared, and which rewards their returns have."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from cod_lightning.callbacks.weight_sync import WeightSync
+from cod_lightning.contexts.base import TextState
+from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.lifecycles import Ask, Program
+from cod_lightning.lifecycles.controls import Controlled
+from cod_lightning.methods.attempts import Anchored
+from cod_lightning.rollout import transcript
+from cod_lightning.types import EpisodeKind
+from tests.cases import each
+from tests.credit_tables import credit_table, credited_entries
+from tests.lifecycles.test_programs import UntilSolved, Watch
+from tests.methods.test_attempts import live
+from tests.small_fit import small_fit
+
+@dataclass(frozen=True)
+class NamedByTask(UntilSolved):
+    """As `UntilSolved`; tries at a task are compared with each other, in whichever lifecycle and however many came before."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            for _ in range(3):
+                solved = await agent.solve(task, compared_with=task.id)
+                if solved.success:
+                    break
+
+
+def test_episodes_that_a_program_names_are_compared_by_name_also_within_a_lifecycle(tmp_path):
+    watch = Watch()
+    small_fit(tmp_path, WeightSync(), watch, program=NamedByTask(), group_size=6)
+    assert len({len(life.episodes) for group in watch.groups for life in group.lifecycles}) > 1
+    for group in watch.groups:
+        (again,) = transcript.load(transcript.dump(group))
+        table = credit_table([again])
+        found = credited_entries(table, TaskCredit(), GroupMean())
+        named = [one for life in group.lifecycles for one in life.episodes]
+        for entry, episode in enumerate(named):
+            alike = [one.reward for one in named if one.compared_with == episode.compared_with]
+            expected = episode.reward - sum(alike) / len(alike) if len(alike) > 1 else 0.0
+            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
+
+
+@dataclass(frozen=True)
+class NamesAll(Program):
+    """Compares all texts, all tries, all rewrites of a lifecycle and its siblings with each other."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            written = await agent.ask(task, Ask(" w5"), compared_with="text")
+            agent.fork(task, compared_with="try")
+            solved = await agent.solve(task, compared_with="try")
+            agent.pay(written.episode, [solved], worth=solved.reward)
+            await agent.rewrite(solved, compared_with="rewrite")
+
+
+def test_episodes_of_every_kind_and_attempts_are_compared_by_the_names_that_a_program_gives_them():
+    seen = set()
+    for group in live(program=NamesAll()):
+        (again,) = transcript.load(transcript.dump(group))
+        table = credit_table([again])
+        found = credited_entries(table, TaskCredit(), GroupMean())
+        every = {name: [] for name in ("text", "try", "rewrite")}
+        for life in group.lifecycles:
+            for one in life.all_episodes:
+                every[one.compared_with].append(one.reward)
+        assert [len(rewards) for rewards in every.values()] == [8, 16, 8]
+        for (_, k, e), entry in table.numbers.items():
+            one = group.lifecycles[k].all_episodes[e]
+            rewards = every[one.compared_with]
+            if one.kind is EpisodeKind.SOLVE:
+                others = (sum(rewards) - one.reward) / (len(rewards) - 1)
+                expected = (one.reward - others) / 2  # of the two tries of that moment
+            else:
+                expected = one.reward - sum(rewards) / len(rewards)
+            assert float(found.values[entry]) == pytest.approx(expected, abs=1e-6)
+            seen.add((one.kind, round(expected, 6) != 0))
+    assert {(EpisodeKind.WRITE, True), (EpisodeKind.SOLVE, True)} <= seen
+
+
+@each("program", [Controlled(shown=TextState(), program=NamesAll()), Anchored(fraction=1.0, program=NamesAll())])
+def test_a_program_around_another_leaves_its_names(program):
+    for life in (life for group in live(program=program) for life in group.lifecycles):
+        names = {EpisodeKind.WRITE: "text", EpisodeKind.SOLVE: "try", EpisodeKind.UPDATE: "rewrite"}
+        assert {one.kind: one.compared_with for one in life.episodes} == names
+        assert len({one.compared_with for one in life.episodes}) == 3
+
+
+@dataclass(frozen=True)
+class PaysTexts(Program):
+    """A text is paid for its task alone, and for its length."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            written = (await agent.ask(task, Ask(" w5"))).episode
+            solved = await agent.solve(task)
+            agent.pay(written, [solved], [0.5], length=0.25 * sum(len(turn.action_ids) for turn in written.turns))
+
+
+@each("rule", [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()])
+def test_a_program_may_credit_an_episode_with_some_later_rewards_alone(rule):
+    groups = [one for group in live(program=PaysTexts()) for one in transcript.load(transcript.dump(group))]
+    table, found = credit_table(groups), rule(credit_table(groups))
+    rewards = set()
+    for (g, k, e), entry in table.numbers.items():
+        if e % 2 == 0:
+            text, solved = groups[g].lifecycles[k].episodes[e : e + 2]
+            assert text.parts == {"length": text.reward}
+            assert float(found.values[entry]) == pytest.approx(text.reward + 0.5 * solved.reward, abs=1e-6)
+            rewards.add(solved.reward)
+    assert len(rewards) > 1
