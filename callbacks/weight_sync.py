@@ -24,7 +24,7 @@ class WeightSync(Callback):
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` or
     `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
-    comes when the rollout is used up, with `data.buffer` when `rollouts_per_sync` of them are. One that is played ahead
+    comes when the rollout is used up, with a `PriorityBuffer` when `rollouts_per_sync` of them are. One that is played ahead
     (`data.max_staleness`) is waited for first.
 
     Three things are proven after each sync, or the run stops: every tensor that an engine in this process holds is the one that was

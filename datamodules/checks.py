@@ -34,20 +34,18 @@ def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
 def check_staleness(data: Any, ranks: int) -> None:
     """What rollouts that are played beside training need of the RolloutDataModule."""
     staleness, resample, most = data.max_staleness, data.resample_packs, int(ranks == 1)
-    source = type(data.packs.source).__name__
+    source, shown = type(data.packs.source).__name__, "PriorityBuffer" if data.buffer else staleness
     for refuses, expected in (
         (data.engine.sleeps, "0 with data.engine.sleep, since the engine serves while training goes on"),
         (data.packs.collects, f"0 with {source}, whose lifecycles another process plays"),
+        (data.buffer and data.packs.learns, f"a number with {source}, which learns of every rollout in its order"),
         (
             resample and staleness > most,
             f"at most {most} with data.resample_packs={resample} on {ranks} ranks: packs are replaced once a rollout is over",
         ),
     ):
         if staleness and refuses:
-            raise ConfigError("data.max_staleness", staleness, expected, "Lower it, or leave the other out.")
-    if data.buffer is not None and (staleness < 2 or data.packs.learns):
-        expected = "null with data.max_staleness below 2, or with a source that learns of every rollout in its order"
-        raise ConfigError("data.buffer", "PriorityBuffer", expected, "Set data.max_staleness 5 and source=Uniform.")
+            raise ConfigError("data.max_staleness", shown, expected, "Lower it, or leave the other out.")
 
 
 def check_trainable(engine: Engine) -> None:

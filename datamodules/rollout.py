@@ -74,12 +74,10 @@ class RolloutDataModule(ItemDataModule):
         shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP; else
             whole groups.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
-        max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training
-            (docs/guides/asynchronous.md).
+        max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training; or a
+            `PriorityBuffer`, which chooses those that are trained on next (docs/guides/asynchronous.md).
         in_order: Whether updates take groups in the order in which they began; false takes those that are complete first, with
             servers whose weights change in flight.
-        buffer: Which of the rollouts ahead is trained on next, and how often weights are synced; null takes them in their order and
-            syncs after each.
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
@@ -113,9 +111,8 @@ class RolloutDataModule(ItemDataModule):
         passes_per_rollout: Count = 1,
         shuffle_episodes: bool = False,
         resample_packs: Natural = 0,
-        max_staleness: Natural = 0,
+        max_staleness: Natural | PriorityBuffer = 0,
         in_order: bool = True,
-        buffer: PriorityBuffer | None = None,
         rollouts_per_epoch: Count = 10,
         val_packs: Count = 256,
         max_new_tokens: Count = 16,
@@ -142,7 +139,9 @@ class RolloutDataModule(ItemDataModule):
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.shuffle_episodes = shuffle_episodes
-        self.max_staleness, self.in_order, self.buffer, self.val_packs = max_staleness, in_order, buffer, val_packs
+        self.buffer = max_staleness if isinstance(max_staleness, PriorityBuffer) else None
+        versions = max_staleness.versions if isinstance(max_staleness, PriorityBuffer) else max_staleness
+        self.max_staleness, self.in_order, self.val_packs = versions, in_order, val_packs
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -166,10 +165,10 @@ class RolloutDataModule(ItemDataModule):
             runner=self.runner,
             learner=lambda: self.learner,
             replay=stored,
-            num_ahead=self._num_ahead if max_staleness else None,
+            num_ahead=self._num_ahead if versions else None,
             in_order=in_order,
-            buffer=buffer,
-            max_staleness=max_staleness,
+            buffer=self.buffer,
+            max_staleness=versions,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
@@ -178,7 +177,7 @@ class RolloutDataModule(ItemDataModule):
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
-        per_sync = 1 if buffer is None else buffer.rollouts_per_sync
+        per_sync = 1 if self.buffer is None else self.buffer.rollouts_per_sync
         self.stream = TrainStream(
             self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync, shuffle_episodes
         )

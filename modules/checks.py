@@ -60,16 +60,7 @@ def check_combination(module: Any, data: Any) -> None:
 
 def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, str]]:
     """Whether it refuses; key, value, what is expected, remedy."""
-    loss, baseline, source, replays = module.loss, module.baseline, data.packs.source, data.replay is not None
-
-    expected = f"left out with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs old tokens"
-    for old, key, value in (
-        (data.passes_per_rollout > 1, "data.passes_per_rollout", data.passes_per_rollout),
-        (data.max_staleness, "data.max_staleness", data.max_staleness),
-        (replays, "data.replay", data.replay),
-        (data.packs.collects, "data.source", source),
-    ):
-        yield old and not loss.reuses_tokens, key, value, expected, "Choose method=loop, grpo, cispo or rec."
+    loss, baseline, replays = module.loss, module.baseline, data.replay is not None
 
     expected = "left out with a loss that compares siblings: those of one pack have to be in one update"
     remedy = "Leave it out, or choose method=loop, grpo, cispo or rec."
@@ -87,16 +78,19 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     remedy = "Name one, or change data.frozen." if data.frozen else "Null trains on all episodes."
     yield not there & set(module.trained_kinds), "model.trained_kinds", kinds, expected, remedy
 
-    for compares, what in (
-        (baseline.compares and module.critic is None, f"model.baseline={type(baseline).__name__}"),
-        (baseline.compares and module.filter_packs, "model.filter_packs=true"),
-        (baseline.compares and data.resample_packs, f"data.resample_packs={data.resample_packs}"),
-        (baseline.compares and replays, f"data.replay={type(data.replay).__name__}"),
-        (loss.compares_siblings, f"model.loss={type(loss).__name__}"),
-    ):
-        expected = f"at least 2 with {what}, which compares siblings"
-        remedy = "8 is the default; or leave that out: model.critic, and baseline=TermsAlone with model.terms, compare nothing."
-        yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
+    by_baseline = {
+        f"model.baseline={type(baseline).__name__}": module.critic is None,
+        "model.filter_packs": module.filter_packs,
+        "data.resample_packs": data.resample_packs,
+        "data.replay": replays,
+    }
+    compares = [what for what, there in by_baseline.items() if there and baseline.compares]
+    compares += [f"model.loss={type(loss).__name__}"] * loss.compares_siblings
+    expected = f"at least 2 with {', '.join(compares)}, where siblings are compared"
+    remedy = (
+        "8 is the default; or leave that out: model.critic, and baseline=TermsAlone with model.terms, compare nothing."
+    )
+    yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
     expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
     vain = isinstance(baseline, TermsAlone) and data.resample_packs
     yield vain, "data.resample_packs", data.resample_packs, expected, "Leave it out."

@@ -23,7 +23,7 @@ LEVERS = {
 MIXTURE = {"class_path": "cod_lightning.envs.mixture.Mixture", "init_args": {"worlds": LEVERS}}
 BUFFER = {
     "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
-    "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3},
+    "init_args": {"sigma": 4.0, "rollouts_per_sync": 2, "rollouts_begun": 3, "versions": 2},
 }
 BANDIT = (
     f"source=Bandit --data.source.init_args.temperature 0.02 --data.env {json.dumps(MIXTURE, separators=(',', ':'))}"
@@ -66,7 +66,7 @@ SOAK = pytest.mark.soak
 KILLED = {
     "two rollouts ahead": ("--data.max_staleness 2 source=Revisits method=grpo", [3],
         lambda found: with_staleness(0, 0, 1, 1, 2, 2, 2, 2)(found) and positive("source/revisits")(found)),
-    "a buffer": (f"--data.max_staleness 2 --data.buffer {json.dumps(BUFFER, separators=(',', ':'))}", [1, 3],
+    "a buffer": (f"--data.max_staleness {json.dumps(BUFFER, separators=(',', ':'))}", [1, 3],
         positive("train/staleness")),
     "stored packs": ("replay=SignalReplay --data.max_staleness 1 --data.group_size 2", [3],
         positive("replay/stored_episodes", "replay/replayed_tokens")),

@@ -359,7 +359,6 @@ fit --config quickstart --data.env.max_shortest_path 9 ## data.env.max_shortest_
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """
 fit --config smoke engine=VLLMServerEngine --trainer.devices 2 --data.engine.local.devices ["3"] ## local.devices | 2 entries
-WARM replay=SignalReplay method=rloo ## data.replay
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
 WARM source=Revisits --data.source.init_args.by luck
 WARM source=Revisits --data.source.init_args.back never
@@ -392,7 +391,6 @@ WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM method=nft replay=SignalReplay ## data.replay | SignalReplay | method=loop
-WARM method=rloo --data.passes_per_rollout 2 ## data.passes_per_rollout | 2 | model.loss=RLOO
 WARM --data.program Anchored baseline=Accepted ## data.program | Anchored | baseline=Accepted
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.ranges import Count, NonNegative
+from cod_lightning.ranges import Count, NonNegative, Several
 from cod_lightning.seeds import derive_seed
 
 
@@ -26,7 +26,7 @@ class PriorityBuffer:
         priority = w + sigma * z,    z ~ N(0, 1), drawn once,
 
     where w is how many rollouts its weights had been trained on; of equal ones the oldest. With t rollouts trained, those with
-    t - w > max_age are dropped.
+    t - w > versions * rollouts_per_sync are dropped.
 
     Source: the training configs of CoD's release (arXiv 2606.20002, agentscope-ai/Trinity-RFT): `sync_interval: 4`,
     `max_staleness: 20` and the priority function `decay_limit_randomization` with `sigma: 2.0`, where a version counts updates
@@ -39,20 +39,25 @@ class PriorityBuffer:
         rollouts_per_sync: Rollouts that are trained on between two weight syncs: 4 where sampling and training take alike, 2 where
             sampling is twice as fast.
         rollouts_begun: Rollouts that are begun at every sync, `rollouts_per_sync` at least; those beyond are dropped in time.
+        versions: Versions, of which each sync makes one, that a rollout may be behind the weights.
     """
 
-    def __init__(self, sigma: NonNegative = 2.0, rollouts_per_sync: Count = 4, rollouts_begun: Count = 4) -> None:
-        self.sigma, self.rollouts_per_sync = sigma, rollouts_per_sync
+    def __init__(
+        self, sigma: NonNegative = 2.0, rollouts_per_sync: Count = 4, rollouts_begun: Count = 4, versions: Several = 5
+    ) -> None:
+        self.sigma, self.rollouts_per_sync, self.versions = sigma, rollouts_per_sync, versions
+        self.max_age = versions * rollouts_per_sync
+        """In rollouts."""
         self.rollouts_begun = max(rollouts_begun, rollouts_per_sync)
         self.waiting: list[WaitingRollout] = []
         """In the order in which they were begun."""
 
-    def num_to_begin(self, trained: int, needed: float, max_age: int) -> int:
+    def num_to_begin(self, trained: int, needed: float) -> int:
         """How many rollouts begin now, before the next of `needed` ones; none between two syncs."""
         if trained % self.rollouts_per_sync:
             return 0
         first = 0 if trained else self.rollouts_per_sync - 1  # the others of those before the first sync
-        lasting = sum(trained + needed - one.weights <= max_age for one in self.waiting)
+        lasting = sum(trained + needed - one.weights <= self.max_age for one in self.waiting)
         return int(min(first + self.rollouts_begun, max(0, needed - lasting)))
 
     def begin(self, trained: int, *identity: int) -> None:
@@ -66,9 +71,9 @@ class PriorityBuffer:
         there = sum(one.weights < self._last_sync(trained) for one in self.waiting)
         return there or min(len(self.waiting), self.rollouts_per_sync)
 
-    def choose(self, trained: int, max_age: int) -> tuple[int, int | None]:
+    def choose(self, trained: int) -> tuple[int, int | None]:
         """How many of the oldest are dropped, and the place of the one to train on without them; None where nothing is left."""
-        num_dropped = sum(trained - one.weights > max_age for one in self.waiting)
+        num_dropped = sum(trained - one.weights > self.max_age for one in self.waiting)
         del self.waiting[:num_dropped]
         eligible = range(self.num_eligible(trained))
         place = max(eligible, key=lambda i: (self.waiting[i].priority, -i), default=None)

@@ -75,7 +75,7 @@ class TrainingRollouts:
     buffer: PriorityBuffer | None = None
     """Which of them is taken; None takes them in their order."""
     max_staleness: int = 0
-    """Policy versions that a group may be behind the weights which train on it; a buffer drops older rollouts."""
+    """Policy versions that a group in flight may be behind the weights which train on it."""
     in_order: bool = True
     """Whether rollouts take groups in flight in the order in which they began."""
     packs_per_rollout: int
@@ -164,7 +164,7 @@ class TrainingRollouts:
             self.runner.ahead.settle(1 if self.buffer is None else self.buffer.num_eligible(number))
         if self.buffer is None:
             return [], self.runner.ahead.take()
-        num_dropped, place = self.buffer.choose(number, self._max_age)
+        num_dropped, place = self.buffer.choose(number)
         dropped = [self.runner.ahead.take() for _ in range(num_dropped)]
         return dropped, None if place is None else self.runner.ahead.take(place)
 
@@ -179,12 +179,7 @@ class TrainingRollouts:
         waiting = len(self.runner.ahead)
         if self.buffer is None:
             return range(0) if self.flies else range(waiting, int(most))
-        return range(waiting, waiting + self.buffer.num_to_begin(number, most, self._max_age))
-
-    @property
-    def _max_age(self) -> int:
-        """In rollouts."""
-        return self.max_staleness * (1 if self.buffer is None else self.buffer.rollouts_per_sync)
+        return range(waiting, waiting + self.buffer.num_to_begin(number, most))
 
     def _begin(self, first: int, num_waiting: int) -> None:
         """Begin the rollout from training pack `first + num_waiting` on; `num_waiting` packs before it are not observed yet.

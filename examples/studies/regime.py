@@ -37,9 +37,9 @@ def buffer(rollouts_per_sync: int) -> tuple[str, ...]:
     """The regime with so many rollouts trained on while four are sampled."""
     of = {
         "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
-        "init_args": {"rollouts_per_sync": rollouts_per_sync},
+        "init_args": {"rollouts_per_sync": rollouts_per_sync, "versions": 20 // rollouts_per_sync},
     }
-    return ("--data.max_staleness", str(20 // rollouts_per_sync), "--data.buffer", json.dumps(of))
+    return ("--data.max_staleness", json.dumps(of))
 
 
 BLANKED = "blanked_context"

@@ -138,11 +138,3 @@ def test_turns_are_runs_of_actions_in_a_row():
     assert units.num == 5
     assert units.index[mask].tolist() == [0, 0, 1, 2, 3, 4, 4, 4]
     assert units.sum(torch.ones(2, 6)).tolist() == [2, 1, 1, 1, 3]
-
-
-@EVERY
-def test_a_loss_can_use_tokens_again_where_its_gradient_depends_on_the_ratio(name):
-    loss, _ = LOSSES[name]
-    x = inputs(0)
-    far = replace(x, behaviour_logprobs=x.behaviour_logprobs - 2.0)
-    assert loss.reuses_tokens == (not torch.equal(gradient(loss, x)[1], gradient(loss, far)[1]))

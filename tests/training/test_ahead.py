@@ -19,10 +19,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped, TooManyFailures
 from cod_lightning.methods.attempts import Anchored
-from cod_lightning.models import TinyPolicy
-from cod_lightning.modules.checks import check_combination
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.ahead import RolloutAhead
@@ -307,11 +304,6 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(made(resample_packs=3), 2)
     with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected at most 1 with data\.resample_packs=3"):
         check_staleness(made(2, resample_packs=3), 1)
-    policy = TinyPolicy()
-    check_combination(GRPOModule(policy), made())
-    check_combination(GRPOModule(policy, loss=RLOO()), made(0))
-    with pytest.raises(ConfigError, match=r"left out with model\.loss=RLOO"):
-        check_combination(GRPOModule(policy, loss=RLOO()), made())
 
 
 def test_the_seconds_of_waiting_are_counted_once():

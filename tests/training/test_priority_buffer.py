@@ -46,15 +46,16 @@ def by_the_definition(sigma, per_sync, per_begin, steps):
 def played(buffer, steps, needed=math.inf):
     """The same of a buffer beside a queue, and how many each step dropped."""
     queue, begun, found, dropped = [], 0, [], []
+    buffer.max_age = BOUND
     for step in range(steps):
         assert len(queue) == len(buffer.waiting)
-        num_dropped, place = buffer.choose(step, BOUND)
+        num_dropped, place = buffer.choose(step)
         del queue[:num_dropped]
         assert place is not None or step == 0
         begun += place is None
         found.append((0, 0) if place is None else queue.pop(place))
         dropped.append(num_dropped)
-        for _ in range(buffer.num_to_begin(step, needed - step - 1, BOUND)):
+        for _ in range(buffer.num_to_begin(step, needed - step - 1)):
             buffer.begin(step, 7, begun)
             queue.append((begun, buffer.waiting[-1].weights))
             begun += 1
@@ -72,9 +73,12 @@ def test_it_chooses_as_the_definition_does(sigma, per_sync, more):
 
 
 def test_a_rollout_that_is_as_old_as_may_be_when_it_is_needed_needs_no_other_in_its_place():
-    buffer = PriorityBuffer(rollouts_per_sync=1, rollouts_begun=4)
-    buffer.begin(0, 7, 0)
-    assert [buffer.num_to_begin(1, 2, max_age) for max_age in (3, 2)] == [1, 2]
+    num_begun = []
+    for versions in (3, 2):
+        buffer = PriorityBuffer(rollouts_per_sync=1, rollouts_begun=4, versions=versions)
+        buffer.begin(0, 7, 0)
+        num_begun.append(buffer.num_to_begin(1, 2))
+    assert num_begun == [1, 2]
 
 
 def test_rollouts_are_one_sync_old_and_a_faster_sampler_makes_them_newer_and_drops_the_rest():
@@ -112,12 +116,12 @@ def test_its_noise_goes_by_what_a_rollout_is_and_its_state_is_plain():
 
 
 def buffered():
-    return PriorityBuffer(rollouts_per_sync=2, rollouts_begun=4)
+    return PriorityBuffer(rollouts_per_sync=2, rollouts_begun=4, versions=2)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    data = made(2, buffer=buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
+    data = made(buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
     _, recorder = fit(tmp_path_factory.mktemp("run"), data, limits={"max_epochs": 1})
     return data, recorder
 
@@ -126,11 +130,11 @@ def expected_run(seed, steps):
     """(how many are dropped, what its weights had been trained on) of each step, and the packs that were begun."""
     buffer, queue, first, found = buffered(), [], 0, []
     for step in range(steps):
-        num_dropped, place = buffer.choose(step, 4)
+        num_dropped, place = buffer.choose(step)
         del queue[:num_dropped]
         found.append((num_dropped, step if place is None else queue.pop(place)))
         first += 2 * (1 + num_dropped)
-        for _ in range(buffer.num_to_begin(step, steps - step - 1, 4)):
+        for _ in range(buffer.num_to_begin(step, steps - step - 1)):
             buffer.begin(step, seed, first + 2 * len(queue))
             queue.append(buffer.waiting[-1].weights)
     return found, first
@@ -153,15 +157,14 @@ def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync_and_
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError()])
 def test_a_run_that_ends_early_leaves_the_next_one_in_the_same_process_alone(error, tmp_path):
-    data = made(2, buffer=buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
+    data = made(buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
     with pytest.raises(ZeroDivisionError) if error else nullcontext():
         fit(tmp_path, data, more=[Stops(error)], limits={"max_epochs": 1})
     _, recorder = fit(tmp_path, data, limits={"max_epochs": 1})
     assert len(recorder.versions) == NUM_ROLLOUTS * UPDATES, "an epoch of its own"
 
 
-def test_it_is_refused_where_nothing_is_played_ahead_and_beside_a_source_that_learns():
-    check_staleness(made(2, buffer=buffered()), 1)
-    for data in (made(1, buffer=buffered()), made(2, buffer=buffered(), source=Noting())):
-        with pytest.raises(ConfigError, match=r"data\.buffer is PriorityBuffer; expected null with"):
-            check_staleness(data, 1)
+def test_it_is_refused_beside_a_source_that_learns():
+    check_staleness(made(buffered()), 1)
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is PriorityBuffer; expected a number with Noting"):
+        check_staleness(made(buffered(), source=Noting()), 1)

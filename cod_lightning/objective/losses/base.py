@@ -57,11 +57,6 @@ class PolicyLoss(ABC):
     compares_siblings: ClassVar[bool] = False
     """Whether a micro-batch has to hold all rows of the siblings at one place of a pack, and not of an episode alone."""
 
-    @property
-    def reuses_tokens(self) -> bool:
-        """Whether several passes over the same tokens have an end: a clip, a weight or a divergence that knows the ratio."""
-        return True
-
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
         """Tokens of the whole update that the loss treats differently: none, unless it says so.
 

@@ -42,11 +42,6 @@ class REC(PolicyLoss):
     outer_high: NonNegative = 2.0
     """ring: how far above 1 the ratio has to be to count again."""
 
-    @property
-    def reuses_tokens(self) -> bool:
-        """Not without clip and weights, where the ratio has no say."""
-        return self.importance_weights or self.clip != "none"
-
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         mask, advantages = inputs.action_mask, inputs.advantages
         log_ratio = torch.where(mask, inputs.policy_logprobs.detach() - inputs.behaviour_logprobs, 0.0)

@@ -22,13 +22,9 @@ class RLOO(PolicyLoss):
     """L = - 1/num_episodes sum_e A_e sum_{t in e} log p_t.
 
     Source: arXiv 2402.14740, with `baseline=LeaveOneOut` and `model.scale=none`. It looks at no behaviour log-prob: exact
-    only for the first update of a rollout. What differs: a sequence is an episode; no divergence inside the reward.
+    only for the first update of a rollout; `model.mismatch` weighs tokens that are older when a rollout begins. What differs: a
+    sequence is an episode; no divergence inside the reward.
     """
-
-    @property
-    def reuses_tokens(self) -> bool:
-        """No: the ratio has no say."""
-        return False
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
