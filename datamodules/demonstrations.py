@@ -158,7 +158,7 @@ class DemonstrationDataModule(ItemDataModule):
         places = {group.pack.id: g for g, group in enumerate(groups)}
         table = episode_table(list(map(facts_of, groups)))
         batch = collate(segments_of(groups), table, places, pad_id=self.chat.pad_id)
-        return Rollout(batch=batch, shares=[range(len(groups))], num_packs=len(groups))
+        return Rollout(batch=batch, shares=[batch.episode.tolist()], num_packs=len(groups))
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""

@@ -71,8 +71,8 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: G, packs of a rollout.
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
-        shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP; else
-            whole groups.
+        shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP, with
+            those that the loss compares them with, if any; else whole groups.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training; or a
             `PriorityBuffer`, which chooses those that are trained on next (docs/guides/asynchronous.md).
@@ -178,9 +178,7 @@ class RolloutDataModule(ItemDataModule):
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if self.buffer is None else self.buffer.rollouts_per_sync
-        self.stream = TrainStream(
-            self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync, shuffle_episodes
-        )
+        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
         """The updates to come; where a training stops and resumes."""
         self.test_weights: Collection[Weights] = ("trained",)
         """Conditions of which weights `test` plays of each suite."""

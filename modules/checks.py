@@ -62,12 +62,9 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     """Whether it refuses; key, value, what is expected, remedy."""
     loss, baseline, replays = module.loss, module.baseline, data.replay is not None
 
-    expected = "left out with a loss that compares siblings: those of one pack have to be in one update"
+    expected = "left out with a loss that compares siblings, without which an episode is replayed"
     remedy = "Leave it out, or choose method=loop, grpo, cispo or rec."
     yield replays and loss.compares_siblings, "data.replay", data.replay, expected, remedy
-    yield data.shuffle_episodes and loss.compares_siblings, "data.shuffle_episodes", True, expected, remedy
-    expected = "false with data.replay, which adds whole packs to updates"
-    yield data.shuffle_episodes and replays, "data.shuffle_episodes", True, expected, "Leave one of them out."
 
     there = {step.kind for step in outline(data.program, data.pack_size, data.context.updates)}
     there -= {data.frozen.kind} if data.frozen else set()

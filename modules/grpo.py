@@ -179,6 +179,11 @@ class GRPOModule(PolicyModule):
             criticised=self.critic is not None,
         )
 
+    @property
+    def compares_siblings(self) -> bool:
+        """Whether the loss has to see what it compares in one update."""
+        return self.loss.compares_siblings
+
     # ------------------------------------------------------------------ training
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:

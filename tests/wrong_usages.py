@@ -97,8 +97,8 @@ play --env grid_easy --env.side_mn 3 ## Did you mean side_min?
 play --env levers --context notebok
 play --env.max_turns 3
 play --env raises.World ## env | raises.World | no database
-check --env nowhere.World ## nowhere.World | PYTHONPATH=FOLDER
-play --env half.Half ## half.Half | is abstract | --env NAME
+check --env nowhere.World ## nowhere.World
+play --env half.Half ## half.Half | is abstract
 check levers
 check --env half.Half
 check --env levers --packs 3
@@ -146,7 +146,7 @@ play --env levers --context faulty.Notes ## faulty.py:32
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
 fitt
-fit
+fit ## --config | missing | quickstart
 fit --config
 fit --config broken.yaml
 fit --config smoke --config wrong_key.yaml ## Did you mean model.lr?
@@ -202,25 +202,25 @@ SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
-fit --config named_class.yaml ## data.env | --data.env NAME
+fit --config named_class.yaml ## data.env
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
-SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | Add --model.policy.path
-SMOKE --data.rewards.judge JudgeReward ## data.rewards | (Add --data.rewards.judge.rubric. For this key
-play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## Add --env.world.path
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
+SMOKE --data.rewards.judge JudgeReward ## data.rewards | rubric
+play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## env | path
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
-export --out x ## Name a config
+export --out x ## --config | missing
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
-deploy
+deploy ## --config | missing
 deploy --config smoke ## state | required
 deploy --config smoke --warm_start null --state afile
 deploy --config smoke --warm_start null --state /proc/x

@@ -72,38 +72,19 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
-    """What to type in its place, as far as the message shows it, and where the options are listed."""
+    """The nearest name, if one is near, and where the options are listed."""
     key = message.split('"')[1] if message.startswith('Parser key "') else ""
     key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
     topic = f" {key}" if key and hasattr(parser, "about") else ""
-    listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-    before, _, behind = message.partition("are required: ")
-    missing = next(iter(behind.replace(",", " ").split()), "")
-    if missing and key:
-        return f"Add --{_place(before, behind)}.{missing}. {listed}"
-    if missing == "model.policy":
-        return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
-    if "No module named" in message:
-        return f"PYTHONPATH=FOLDER before the command names the folder of a module of yours. {listed}"
-    if "is abstract" in message:
-        return f"Name a class that has the whole contract, as in --{key} NAME --{key}.KEY VALUE. {listed}"
-    if "dot import path" in message:
-        names = sorted(set().union(*classes().values()))
-        return f"{did_you_mean(message.rpartition(': ')[2], names, cutoff=0.68)}{listed}"
-    unknown = "accept" in message or "nrecognized" in message
-    return f"{_nearest(parser, message) if unknown else ''}{listed}"
-
-
-def _place(before: str, behind: str) -> str:
-    """The key of the class that lacks an argument: it may be within another class, or one of several that have names."""
-    keys = [one.partition('"')[0] for one in before.split('Parser key "')[1:]]
-    lacking = before.rpartition("class_path '")[2].partition("'")[0]
-    until, found, _ = behind.partition(f"': Namespace(class_path='{lacking}'")
-    return ".".join([*keys, until.rpartition("'")[2]] if found else keys)
+    return f"{_nearest(parser, message)}For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
 
 
 def _nearest(parser: ArgumentParser, message: str) -> str:
-    """The question after the key, of the classes in the message or else of the parser, that ends nearly as one in it does."""
+    """The question after the class, or, of the classes in the message or else of the parser, the key that is spelt nearly so."""
+    if "dot import path" in message:
+        return did_you_mean(message.rpartition(": ")[2], sorted(set().union(*classes().values())), cutoff=0.68)
+    if "accept" not in message and "nrecognized" not in message:
+        return ""
     named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
     known: list[str] = []
     mistaken = []

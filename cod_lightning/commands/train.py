@@ -27,7 +27,7 @@ from cod_lightning.commands.lightning_cli import CodCLI, run_folder, start
 from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import check_pair, check_staleness, check_trainable
+from cod_lightning.datamodules.checks import check_staleness, check_trainable
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
@@ -94,7 +94,6 @@ class TrainCLI(CodCLI):
             self.memory_plan = memory.announce(self.model, data, self.config.trainer)
         else:
             self.check_checkpoints(checkpoints)
-        check_pair(data.engine, policy)
         if self.action is not None:
             self.make_warm_start(checkpoints)
 
@@ -236,6 +235,9 @@ class TrainCLI(CodCLI):
 
 def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:
     """The CLI of a command with module and data, once it has done what Lightning does for it."""
+    if {one.partition("=")[0] for one in expanded.argv} <= {f"--{key}" for key in options or {}}:
+        remedy = "Name one, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint."
+        raise ConfigError("--config", "missing", "a config", remedy)
     action = command if command in LIGHTNING else None
     name = expanded.names[0] if expanded.names else "run"
     return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, options=options, action=action, name=name)

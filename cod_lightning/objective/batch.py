@@ -101,14 +101,9 @@ class Batch:
         changed = {name: (wide if name in _WIDE else of_rows)(value) for name, value in tensors.items()}
         return replace(self, **changed, scores={name: wide(values) for name, values in self.scores.items()})
 
-    def of_packs(self, packs: Sequence[int]) -> "Batch":
-        """The rows of these packs, each by its g."""
-        chosen = torch.isin(self.place[:, 0], torch.tensor(packs, device=self.place.device))
-        return self.rows(chosen.nonzero().squeeze(1))
-
     def of_episodes(self, entries: Sequence[int]) -> "Batch":
         """The rows of these episodes, each by its entry in the rollout's table."""
-        chosen = torch.isin(self.episode, torch.tensor(entries, device=self.episode.device))
+        chosen = torch.isin(self.episode, torch.tensor(entries, dtype=torch.long, device=self.episode.device))
         return self.rows(chosen.nonzero().squeeze(1))
 
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":

@@ -54,7 +54,7 @@ class RecordedRollout:
     without_signal: frozenset[int]
     """The packs, by g, in which no sibling did better than another."""
     updates: Sequence[Sequence[int]]
-    """Packs of each update that is made of it, by g."""
+    """Packs of each update that is made of it, by g; where episodes are shuffled, in the update that has the first of theirs."""
 
 
 @dataclass(frozen=True, slots=True)

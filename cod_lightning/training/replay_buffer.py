@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -39,9 +40,10 @@ class ReplayBuffer:
     def join(
         self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
     ) -> tuple[Batch, list[list[int]]]:
-        """This rank's rows of rollout `number` with those that are replayed, and the packs of its updates.
+        """This rank's rows of rollout `number` with those that are replayed, and the episodes of its updates.
 
-        What is replayed counts on from pack G, one for each stored pack in each update. Then the rollout is stored.
+        What is replayed counts on from the last entry, and from pack G, one for each stored pack in each update. Then the rollout
+        is stored.
         """
         rollout, owners = self._recorded(number, batch, credit, shares)
         with self._checked("observe"):
@@ -54,10 +56,10 @@ class ReplayBuffer:
             if len(chosen) != len(shares) or not all(math.isfinite(one.advantage) for of in chosen for one in of):
                 raise self._error(f"a replay that chooses for each of {len(shares)} updates, with finite advantages")
             places = _places(chosen, credit.table.num_packs)
-            joined = self._joined(batch, len(credit.table), chosen, places)
+            joined, entries = self._joined(batch, len(credit.table), chosen, places)
         self._store(batch, rollout.episodes, owners)
-        self._measure(rollout, joined, chosen, credit.table.num_packs)
-        return joined, [[*share, *(g for (of, _), g in places.items() if of == u)] for u, share in enumerate(shares)]
+        self._measure(rollout, joined, chosen, shares)
+        return joined, [[*share, *more] for share, more in zip(shares, entries, strict=True)]
 
     def _recorded(
         self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
@@ -75,6 +77,9 @@ class ReplayBuffer:
         played = {entry: (*of, r) for r, (found, _, _) in enumerate(parts) for entry, of in found.items()}
         packs = {g: name for _, names, _ in parts for g, name in names.items()}
         places = credit.table.place.tolist()
+        first: dict[int, int] = {}
+        for entry in sorted(set(chain.from_iterable(shares))):
+            first.setdefault(places[entry][0], entry)
         known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         episodes = [
             RecordedEpisode(
@@ -98,7 +103,7 @@ class ReplayBuffer:
             episodes=episodes,
             packs=packs,
             without_signal=frozenset((~credit.packs_with_signal).nonzero().flatten().tolist()),
-            updates=[list(share) for share in shares],
+            updates=[[g for entry in share for g in places[entry][:1] if first[g] == entry] for share in shares],
         )
         return rollout, [owner for _, (_, _, owner) in known]
 
@@ -108,8 +113,8 @@ class ReplayBuffer:
         behind: int,
         chosen: Sequence[Sequence[ReplayedEpisode]],
         places: Mapping[tuple[int, str], int],
-    ) -> Batch:
-        """The rows of the batch, then those of this rank that are replayed; these count from `behind` on."""
+    ) -> tuple[Batch, list[list[int]]]:
+        """The rows of the batch, then those of this rank that are replayed; these count from `behind` on, by update."""
         joining = [
             (places[u, one.episode.pack_id], i, one)
             for u, of_update in enumerate(chosen)
@@ -131,7 +136,11 @@ class ReplayBuffer:
                 )
                 parts.append(joined)
         names = {**batch.pack_ids, **{g: pack_id for (_, pack_id), g in places.items()}}
-        return replace(concatenated(parts), pack_ids=names)
+        entries = [
+            [number_of[places[u, one.episode.pack_id], i] for i, one in enumerate(of_update)]
+            for u, of_update in enumerate(chosen)
+        ]
+        return replace(concatenated(parts), pack_ids=names), entries
 
     def _store(self, batch: Batch, episodes: Sequence[RecordedEpisode], owners: Sequence[int]) -> None:
         """Those that are worth it, within the bounds."""
@@ -165,11 +174,15 @@ class ReplayBuffer:
         self._rows.pop(episode, None)
 
     def _measure(
-        self, rollout: RecordedRollout, joined: Batch, chosen: Sequence[Sequence[ReplayedEpisode]], num_packs: int
+        self,
+        rollout: RecordedRollout,
+        joined: Batch,
+        chosen: Sequence[Sequence[ReplayedEpisode]],
+        shares: Sequence[Sequence[int]],
     ) -> None:
         """Action tokens count once for each update in which they are."""
         replayed = [one.episode for of_update in chosen for one in of_update]
-        num_passes = sum(map(len, rollout.updates)) / max(1, num_packs)
+        num_passes = sum(map(len, shares)) / max(1, len(set(chain.from_iterable(shares))))
         counts = joined.action_mask.sum(dim=1)
         own = (int(counts[joined.is_replayed].sum()), int(counts[~joined.is_replayed].sum()))
         tokens, new = map(sum, zip(*gathered(own), strict=True))

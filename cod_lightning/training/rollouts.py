@@ -10,6 +10,8 @@ from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.table import EpisodeTable
@@ -46,6 +48,8 @@ class Learner(Protocol):
 
     credited: Callable[[EpisodeTable], Credited]
     """Advantages of a rollout of all ranks."""
+    compares_siblings: bool
+    """Whether what its loss compares (`EpisodeTable.siblings`) has to be in one update."""
 
     def score(self, rows: Batch, played: Played, *, several_updates: bool) -> Batch:
         """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
@@ -83,7 +87,7 @@ class TrainingRollouts:
     """Of one pass."""
     passes_per_rollout: int = 1
     shuffle_episodes: bool = False
-    """Whether an update takes episodes of all packs, shuffled; else whole packs."""
+    """Whether an update takes episodes of all packs, shuffled, with those that they are compared with; else whole packs."""
     resample_packs: int = 0
     seed: int = 0
 
@@ -278,18 +282,22 @@ class TrainingRollouts:
         return [next(of_ranks[one.rank]) for one in packs]
 
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
-        """The packs of each update: in their order in the first pass, shuffled anew for every further one; or the episodes that are
-        trained on, shuffled for every pass and dealt out as evenly as can be."""
-        shares: list[list[int]] = []
-        all_of_it = (
-            credit.trained.nonzero().squeeze(1).tolist() if self.shuffle_episodes else range(self.packs_per_rollout)
-        )
+        """The episodes of each update, by their entries: packs in their order in the first pass, shuffled anew for each further one;
+        or what is trained on, shuffled for every pass and dealt out as evenly as can be."""
+        table, trained, shares = credit.table, credit.trained.tolist(), list[list[int]]()
+        of = table.place[:, 0]
+        if self.shuffle_episodes:
+            of = table.siblings if self.learner().compares_siblings else torch.arange(len(table))
+        units: dict[int, list[int]] = {} if self.shuffle_episodes else {g: [] for g in range(self.packs_per_rollout)}
+        for entry, unit in enumerate(of.tolist()):
+            if trained[entry] or not self.shuffle_episodes:
+                units.setdefault(unit, []).append(entry)
         for done in range(self.passes_per_rollout):
-            order = list(all_of_it)
+            order = list(units.values())
             if done or self.shuffle_episodes:
                 random.Random(derive_seed("pass", self.seed, number, done)).shuffle(order)
             cuts = [len(order) * update // self.updates_per_rollout for update in range(self.updates_per_rollout + 1)]
-            shares += [order[start:end] for start, end in pairwise(cuts)]
+            shares += [list(chain.from_iterable(order[start:end])) for start, end in pairwise(cuts)]
         return shares
 
     def state_dict(self) -> dict[str, Any]:

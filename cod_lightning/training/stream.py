@@ -52,7 +52,7 @@ class Rollout:
     batch: Batch
     """Every row of it, once."""
     shares: Sequence[Sequence[int]]
-    """Packs of each update to come, by their g, or episodes by their entries; several passes name each several times."""
+    """Episodes of each update to come, by their entries in the table; several passes name each several times."""
     num_packs: int
     """Training packs that it took, those that were replaced included."""
 
@@ -68,7 +68,6 @@ class TrainStream:
         updates_per_rollout: Updates made of a rollout, all passes together.
         runner: Reports updates to observers.
         rollouts_per_sync: Rollouts from one weight sync to the next.
-        by_episode: Whether the shares of a rollout are of episodes.
     """
 
     def __init__(
@@ -78,9 +77,7 @@ class TrainStream:
         updates_per_rollout: int,
         runner: RolloutRunner,
         rollouts_per_sync: int = 1,
-        by_episode: bool = False,
     ) -> None:
-        self._by_episode = by_episode
         self._rollouts_per_sync = rollouts_per_sync
         self._next_rollout, self._runner = next_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
@@ -106,16 +103,12 @@ class TrainStream:
                 self.num_rollouts += 1
                 self.num_packs += rollout.num_packs
             assert self._batch is not None, "updates to come without their rows"
-            update = self._part(self._batch, self._shares.popleft())
+            update = self._batch.of_episodes(self._shares.popleft())
             if not self._shares:
                 self._batch = None
             before_sync = -self.num_rollouts % self._rollouts_per_sync
             yield Sealed(replace(update, updates_left=len(self._shares), rollouts_left=before_sync))
             self._runner.update_finished()
-
-    def _part(self, batch: Batch, share: Sequence[int]) -> Batch:
-        """The rows of an update, or of several."""
-        return batch.of_episodes(share) if self._by_episode else batch.of_packs(share)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""
@@ -131,11 +124,11 @@ class TrainStream:
         """
         whole, row_ranks = None, None
         if self._batch is not None:
-            whole, row_ranks = batch_of_all(self._part(self._batch, sorted(set(chain.from_iterable(self._shares)))))
+            whole, row_ranks = batch_of_all(self._batch.of_episodes(sorted(set(chain.from_iterable(self._shares)))))
         return {
             "num_rollouts": self.num_rollouts,
             "num_packs": self.num_packs,
-            "shares": [list(share) for share in self._shares],
+            "episodes": [list(share) for share in self._shares],
             "batch": None if whole is None else vars(whole),
             "row_ranks": row_ranks,
             "num_ranks": num_ranks(),
@@ -143,9 +136,12 @@ class TrainStream:
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.num_rollouts, self.num_packs = saved["num_rollouts"], saved["num_packs"]
-        self._shares = deque(saved["shares"])
         before = saved.get("num_ranks", 0)  # not in checkpoints of earlier versions
         whole = None if saved["batch"] is None else Batch(**saved["batch"])
+        if "episodes" not in saved:  # earlier versions named packs
+            kept = [] if whole is None else list(zip(whole.place[:, 0].tolist(), whole.episode.tolist(), strict=True))
+            saved = saved | {"episodes": [[e for g, e in kept if g in share] for share in saved["shares"]]}
+        self._shares = deque(saved["episodes"])
         self._batch = None if whole is None else own_batch(whole, saved["row_ranks"], before)
 
 

@@ -59,7 +59,7 @@ class Rows:
     updates_left: int = 0
     rollouts_left: int = 0
 
-    def of_packs(self, packs: Any) -> "Rows":
+    def of_episodes(self, entries: Any) -> "Rows":
         return self
 
 

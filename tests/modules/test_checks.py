@@ -79,16 +79,6 @@ from tests.training.test_rollouts import data, module
             {},
             r"model\.loss is SDPO; expected left out with baseline=Accepted",
         ),
-        (
-            {"loss": SDPO()},
-            {"shuffle_episodes": True},
-            r"data\.shuffle_episodes is True; expected left out with a loss that compares siblings",
-        ),
-        (
-            {},
-            {"shuffle_episodes": True, "replay": SelfImitation()},
-            r"data\.shuffle_episodes is True; expected false with data\.replay",
-        ),
     ],
 )
 def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
@@ -108,6 +98,8 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         ({"credit": TaskCredit()}, {"program": Counterfactual()}),
         ({"critic": ValueHead()}, {"program": Anchored(), "group_size": 1}),
         ({"credit": TrajectoryCredit()}, {"program": Anchored()}),
+        ({"loss": SDPO()}, {"shuffle_episodes": True}),
+        ({}, {"shuffle_episodes": True, "replay": SelfImitation()}),
         ({"loss": RLOO()}, {"passes_per_rollout": 2, "max_staleness": 1, "replay": SignalReplay()}),
     ],
 )

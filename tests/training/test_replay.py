@@ -95,7 +95,9 @@ class Again(PackSource):
 class Story:
     """A stream with a replay, the credit of GroupMean over own rewards."""
 
-    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=(), filtered=False):
+    def __init__(
+        self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=(), filtered=False, shuffle=False
+    ):
         class Rollouts(TrainingRollouts):
             def play(_, packs):
                 numbers = [one.world_seed for one in packs]
@@ -112,11 +114,14 @@ class Story:
             group_size=SIBLINGS,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             runner=runner,
-            learner=lambda: SimpleNamespace(credited=self.credited, score=lambda rows, *_, **__: rows),
+            learner=lambda: SimpleNamespace(
+                credited=self.credited, compares_siblings=False, score=lambda rows, *_, **__: rows
+            ),
             replay=None if replay is None else ReplayBuffer(replay, 5),
             packs_per_rollout=packs,
             updates_per_rollout=updates,
             passes_per_rollout=passes,
+            shuffle_episodes=shuffle,
             seed=5,
         )
         self.stream = TrainStream(self.next_rollout, rollouts, updates * passes, runner)
@@ -188,6 +193,13 @@ def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_play
     worth = {key for key, advantage in known.items() if abs(advantage) > 1e-6}
     last = {row_key(batch, r) for batch in made[4:] for r in range(len(batch)) if not batch.is_replayed[r]}
     assert set(seen) == worth - last
+
+
+def test_beside_shuffled_episodes_too_what_is_replayed_joins_the_update_that_it_is_chosen_for():
+    story, alone = (updates(Story(replay, shuffle=True).stream) for replay in (Everything(), None))
+    for batch, plain in zip(story, alone, strict=True):
+        assert batch.episode[~batch.is_replayed].tolist() == plain.episode.tolist()
+    assert [bool(batch.is_replayed.any()) for batch in story] == [False, False, True, False, True, False]
 
 
 @each("filtered", [False, True])

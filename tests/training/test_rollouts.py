@@ -99,7 +99,17 @@ class Story:
     """A stream whose packs without signal are listed, and what was played in it."""
 
     def __init__(
-        self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None, seed=5, ahead=False, shuffle=False
+        self,
+        silent=(),
+        packs=4,
+        updates=2,
+        passes=1,
+        resample=0,
+        source=None,
+        seed=5,
+        ahead=False,
+        shuffle=False,
+        compares=False,
     ):
         self.rounds: list[list[int]] = []
 
@@ -129,7 +139,9 @@ class Story:
             num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
         )
         self.rollouts = rollouts
-        self.learner = SimpleNamespace(credited=advantages, score=lambda rows, *_, **__: rows)
+        self.learner = SimpleNamespace(
+            credited=advantages, compares_siblings=compares, score=lambda rows, *_, **__: rows
+        )
         self.figures = []
 
         def next_rollout(number, first):
@@ -137,7 +149,7 @@ class Story:
             self.figures.append(made.batch.figures)
             return made
 
-        self.stream = TrainStream(next_rollout, 2, updates * passes, runner, by_episode=shuffle)
+        self.stream = TrainStream(next_rollout, 2, updates * passes, runner)
 
 
 def packs_of(batch):
@@ -180,6 +192,13 @@ def test_shuffled_episodes_are_dealt_out_to_the_updates_of_a_pass_by_the_seed_of
             start = 10 * rollout + 5 * number
             assert made[start : start + 5] == [sorted(order[2 * u : 2 * u + 2]) for u in range(5)]
     assert any(len({entry // SIBLINGS for entry in entries}) > 1 for entries in made)
+
+
+def test_shuffled_episodes_come_with_those_that_the_loss_compares_them_with():
+    made = [batch.siblings.tolist() for batch in updates(Story(packs=6, updates=3, shuffle=True, compares=True).stream)]
+    assert sorted(chain.from_iterable(made[:3])) == [sibling for sibling in range(6) for _ in range(SIBLINGS)]
+    assert all(siblings.count(one) == SIBLINGS for siblings in made for one in siblings)
+    assert made[:3] != [[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]
 
 
 def test_shuffled_episodes_without_an_advantage_are_in_no_update_and_the_others_are_dealt_out_evenly(monkeypatch):
