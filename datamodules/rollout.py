@@ -196,14 +196,18 @@ class RolloutDataModule(ItemDataModule):
         module.meet(self, stage)
         self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
         if stage == "fit":
-            check_trainable(self.engine)
-            check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
-            check_staleness(self, num_ranks())
+            self.check_fit(num_ranks())
             self.engine.max_staleness = self.max_staleness
         if stage == "test" and not self.suites:
             raise ConfigError("data.suites", "empty", "a suite to test on", "Name one, or call validate.")
         if stage in ("fit", "test"):
             self.check_suites()
+
+    def check_fit(self, ranks: int) -> None:
+        """Refuse what so many ranks cannot train on."""
+        check_trainable(self.engine)
+        check_shares(self.packs_per_rollout, self.updates_per_rollout, ranks)
+        check_staleness(self, ranks)
 
     def check_with(self, policy: Policy, *, elsewhere: bool = False) -> None:
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window.

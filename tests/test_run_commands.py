@@ -57,7 +57,7 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
         {"name": "long", "num_packs": 4, "pack_size": 9, "warm_start_temperatures": [1.0]},
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
-    chosen = ("--ckpt_paths", f"[{first},{second}]", "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
+    chosen = ("--ckpt_path", f"[{first},{second}]", "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
     done = cod("test", "--config", "smoke", *WARM.split(), *chosen, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "t" / "evaluation.json").read_text())

@@ -193,7 +193,7 @@ SMOKE env=terminal_easy ## data.env | Terminal | 'Local' | words()
 SMOKE --trainer.max_epochs 0.5
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.accelerator cuda
-SMOKE --trainer.accelerator gpu ## trainer.accelerator is gpu
+SMOKE --trainer.accelerator gpu ## gpu backend
 SMOKE --trainer.precision 7
 SMOKE --trainer.accumulate_grad_batches 2
 SMOKE --trainer.gradient_clip_val 1
@@ -215,7 +215,7 @@ play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.env
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
-test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
+test --ckpt_path [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
 export --out x ## --config | missing

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cod_lightning.checkpoints.checkpoint import UNFINISHED, Checkpoint, damage, read_checkpoint
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.files import sync
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -138,16 +137,3 @@ def named(path: str | Path) -> Checkpoint:
     whole = next((other for other in others if not other.samefile(path) and damage(other) is None), None)
     remedy = f"Use {whole}." if whole else "Use another."
     raise DataError(f"ckpt_path is {path}, which is damaged: {reason}. {remedy}")
-
-
-def checkpoints_of(config: Any) -> list[str]:
-    """The checkpoints that `--ckpt_paths` names; none where it is not set."""
-    paths: list[str] = list(config.get("ckpt_paths") or ())
-    if paths and config.get("ckpt_path"):
-        raise ConfigError("ckpt_paths", paths, "null beside a ckpt_path", "Put all checkpoints into ckpt_paths.")
-    if len(set(paths)) != len(paths) or "last" in paths:
-        expected = "different files, each named in full"
-        raise ConfigError("ckpt_paths", paths, expected, "Name each once, `last` by its path.")
-    for path in paths:
-        named(path)
-    return paths

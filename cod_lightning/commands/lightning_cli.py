@@ -105,6 +105,8 @@ class CodCLI(LightningCLI):
 
     asked: dict[str, Any]
     """The config as it was asked for, in plain containers."""
+    checkpoints: list[str]
+    """Of a `test` of several, all."""
     options: ClassVar[Options] = {
         "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
@@ -163,9 +165,16 @@ class CodCLI(LightningCLI):
         seed = config.get("seed_everything")
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
             raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
-        path = config.get("ckpt_path")
-        if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
-            named(path)
+        asked = config.get("ckpt_path")
+        self.checkpoints = asked if isinstance(asked, list) else []
+        if len({*self.checkpoints}) < len(self.checkpoints) or NEWEST in self.checkpoints:
+            expected = "different files, each named in full"
+            raise ConfigError("ckpt_path", asked, expected, "Name each once, `last` by its path.")
+        for path in asked if isinstance(asked, list) else [asked]:
+            if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
+                named(path)
+        if isinstance(asked, list):
+            config.ckpt_path = next(iter(asked), None)
         self.asked = yaml.safe_load(self.parser.dump(config, skip_none=False))
 
     def before_instantiate_classes(self) -> None:
@@ -252,7 +261,6 @@ class CodCLI(LightningCLI):
             refused, asked = in_a_line(error, 300).rstrip("."), vars(self.config.trainer)
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
-            keys += ["accelerator"] * ("backend found" in refused)  # of a GPU that is not there
             key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
             raise ConfigError(
                 key, value, f"what Lightning's Trainer takes ({refused})", f"Leave it out, or see fit --help {key}."

@@ -20,19 +20,16 @@ from cod_lightning.callbacks import (
     WeightSync,
 )
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.checkpoints.folder import checkpoints_of
 from cod_lightning.commands import LIGHTNING, phase
 from cod_lightning.commands.config_files import Expanded, expand, keys_of, read_keys
 from cod_lightning.commands.lightning_cli import CodCLI, run_folder, start
 from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import check_staleness, check_trainable
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
-from cod_lightning.ranks import check_shares
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
 OF_A_RUN: Options = {
@@ -64,7 +61,7 @@ class TrainCLI(CodCLI):
     }
 
     def before_instantiate_classes(self) -> None:
-        """Refuse ranks that the run lacks, of which its warm start has one alone; look at all checkpoints of `test`.
+        """Refuse ranks that the run lacks, of which its warm start has one alone.
 
         A command that has the Trainer do nothing gets the plainest on the CPU, whatever machine the run is for.
         """
@@ -75,9 +72,6 @@ class TrainCLI(CodCLI):
             config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
         else:
             check_started(config.trainer)
-        self.checkpoints = checkpoints_of(config)
-        if self.checkpoints:
-            config.ckpt_path = self.checkpoints[0]
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
@@ -100,11 +94,8 @@ class TrainCLI(CodCLI):
     def check_fit(self) -> None:
         """Refuse what `fit` refuses of module and data before its warm start, whatever machine this is."""
         module, data, trainer = self.model, self.datamodule, self.asked_trainer
-        ranks = num_processes(trainer)
         check_combination(module, data)
-        check_trainable(data.engine)
-        check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
-        check_staleness(data, ranks)
+        data.check_fit(num_processes(trainer))
         module.check_strategy(str(getattr(trainer.strategy, "class_path", trainer.strategy)).rpartition(".")[2])
 
     def check_played(self, *, elsewhere: bool = False) -> None:

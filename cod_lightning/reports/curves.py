@@ -120,7 +120,7 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
 
 
 def read_checkpoint_curves(folder: Path) -> Panels:
-    """Reward by position over checkpoints (`test --ckpt_paths`), a panel for each suite; x is a checkpoint's number of updates.
+    """Reward by position over checkpoints (`test --ckpt_path [A,B]`), a panel for each suite; x is its number of updates.
 
     Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
     """

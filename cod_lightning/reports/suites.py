@@ -26,7 +26,7 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, A
 
 
 def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Suites by name, those of several checkpoints (`test --ckpt_paths`) by name and checkpoint, and notes for the reader."""
+    """Suites by name, those of several checkpoints (`test --ckpt_path [A,B]`) by name and checkpoint, and notes for the reader."""
     records, by_checkpoint, notes = read_evaluation(folder)
     for place, (at, of_checkpoint) in enumerate(by_checkpoint.items(), start=1):
         records |= {f"{name}, {place}: {_tail(at)}": record for name, record in of_checkpoint.items()}

@@ -282,7 +282,7 @@ class TrainingRollouts:
         return [next(of_ranks[one.rank]) for one in packs]
 
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
-        """The episodes of each update, by their entries: packs in their order in the first pass, shuffled anew for each further one;
+        """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
         or what is trained on, shuffled for every pass and dealt out as evenly as can be."""
         table, trained, shares = credit.table, credit.trained.tolist(), list[list[int]]()
         of = table.place[:, 0]

@@ -40,7 +40,7 @@ def by_checkpoint(found: TrainCLI) -> bool:
 
 
 def test_the_first_checkpoint_is_tested_first_and_the_others_wait(monkeypatch) -> None:
-    found = begun(monkeypatch, "--ckpt_paths", "[a.ckpt,b.ckpt]")
+    found = begun(monkeypatch, "--ckpt_path", "[a.ckpt,b.ckpt]")
     assert found.config.ckpt_path == "a.ckpt"
     assert found.checkpoints == ["a.ckpt", "b.ckpt"]
     assert by_checkpoint(found)
@@ -55,7 +55,7 @@ def test_several_checkpoints_write_into_the_run_of_the_first(monkeypatch) -> Non
     folder.mkdir(parents=True)
     (folder.parent / "config.yaml").write_text("")
     torch.save({"cod_lightning": {}}, folder / "last.ckpt")
-    found = begun(monkeypatch, "--ckpt_paths", f"[{folder / 'last.ckpt'},b.ckpt]")
+    found = begun(monkeypatch, "--ckpt_path", f"[{folder / 'last.ckpt'},b.ckpt]")
     assert Path(found.trainer.default_root_dir).resolve() == folder.parent.resolve()
 
 
@@ -69,10 +69,9 @@ def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--ckpt_paths", "[a.ckpt,a.ckpt]"], "expected different files"),
-        (["--ckpt_paths", "[a.ckpt,last]"], "expected different files"),
-        (["--ckpt_paths", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
-        (["--ckpt_paths", "[a.ckpt]", "--ckpt_path", "b.ckpt"], "expected null beside a ckpt_path"),
+        (["--ckpt_path", "[a.ckpt,a.ckpt]"], "expected different files"),
+        (["--ckpt_path", "[a.ckpt,last]"], "expected different files"),
+        (["--ckpt_path", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
     ],
 )
 def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:
