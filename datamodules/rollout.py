@@ -165,10 +165,10 @@ class RolloutDataModule(ItemDataModule):
             runner=self.runner,
             learner=lambda: self.learner,
             replay=stored,
-            num_ahead=self._num_ahead if versions else None,
-            in_order=in_order,
-            buffer=self.buffer,
             max_staleness=versions,
+            num_needed=self._num_needed,
+            buffer=self.buffer,
+            in_order=in_order,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
@@ -264,12 +264,10 @@ class RolloutDataModule(ItemDataModule):
     def teardown(self, stage: str) -> None:
         """Wait for a rollout ahead of a run that ended early, say for its budget: the engine is free then."""
         self.runner.drop()
-        self.rollouts.forget()
 
     def on_exception(self, exception: BaseException) -> None:
         """End the thread of a rollout ahead."""
         self.runner.give_up()
-        self.rollouts.forget()
 
     def state_dict(self) -> dict[str, Any]:
         """The updates to come, and the state of the rollouts behind them."""
@@ -374,9 +372,8 @@ class RolloutDataModule(ItemDataModule):
             monitor=monitor,
         )
 
-    def _num_ahead(self) -> float:
-        """Rollouts to have begun when training takes one: `max_staleness` of those that the run still needs, as far as the Trainer
-        tells; with a buffer, which has a number of its own, all of these."""
+    def _num_needed(self) -> float:
+        """Rollouts that the run needs after the one that training takes now, as far as the Trainer tells."""
         trainer = self._run
         done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch
@@ -384,7 +381,4 @@ class RolloutDataModule(ItemDataModule):
         rollouts = min(epochs * trainer.num_training_batches - done, steps) / (
             self.updates_per_rollout * self.passes_per_rollout
         )
-        needed = rollouts if rollouts == math.inf else math.ceil(rollouts) - 1
-        # a group that is overtaken may be one version older
-        most = self.max_staleness - (self.rollouts.flies and not self.in_order) if self.buffer is None else math.inf
-        return min(most, needed)
+        return rollouts if rollouts == math.inf else math.ceil(rollouts) - 1

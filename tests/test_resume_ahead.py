@@ -9,7 +9,7 @@ import pytest
 
 from cod_lightning.engines.self_test import Gap, SelfTest
 from cod_lightning.ranks import rank
-from cod_lightning.rollout.ahead import RolloutAhead
+from cod_lightning.rollout.ahead import Begun, RolloutAhead
 from cod_lightning.training.packs import TrainingPacks
 from tests.forked_fit import (
     assert_the_same,
@@ -53,7 +53,7 @@ def while_training_waits(act):
             begin(self, lambda: play() if waiting.wait() else None, key)
 
         def settling(self, most=None):
-            if not waiting.is_set() and any(not future.done() for future in self._waiting):
+            if not waiting.is_set() and any(not one.future.done() for one in self.begun):
                 act(self)
                 waiting.set()
             settle(self, most)
@@ -86,7 +86,7 @@ def test_stopped_by_signals_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole,
 
 def test_a_second_signal_ends_at_once_a_run_that_waits_for_a_rollout(tmp_path):
     def twice(ahead):
-        ahead._waiting[0] = Future()  # which is never over
+        ahead.begun[0] = Begun(None, Future())  # which is never over
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
 

@@ -96,8 +96,8 @@ class Agent(Protocol):
     ) -> None:
         """Add these parts to an episode's reward for the episodes that came of it, and make that its return.
 
-        With `weights`, one for each of these, their rewards count in the return as well; the credit rule has no say in it. The reward
-        is missing, by the same fault, where one of theirs is.
+        With `weights`, one for each of these, their rewards count in the return as well; the credit rule has no say in it. The
+        reward is missing, by the same fault, where one of theirs is.
         """
 
     def skip(self, kind: EpisodeKind) -> Episode:

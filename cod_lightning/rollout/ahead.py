@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from cod_lightning.errors import GivenUp
 from cod_lightning.rollout.deadlines import Liveness
@@ -19,6 +19,15 @@ _GIVE_UP_S = 30.0
 _STOP_S = 1.0
 """Longest wait after a signal, for a world that holds up the thread."""
 _LOOK_S = 0.25
+
+
+class Begun(NamedTuple):
+    """A rollout that was begun, or a group of one."""
+
+    key: Any
+    """What it is, in the words of who began it."""
+    future: "Future[Any]"
+    """What comes of it."""
 
 
 class RolloutAhead:
@@ -32,10 +41,8 @@ class RolloutAhead:
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
-        self._waiting: deque[Future[Any]] = deque()
-        """Begun and not taken."""
-        self._keys: dict[Future[Any], Any] = {}
-        """Of those that were begun with one."""
+        self.begun: list[Begun] = []
+        """In their order, without those that are taken."""
         self._plays: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         """Those of them to come."""
         self._guard, self._engine = threading.Lock(), threading.Lock()
@@ -45,16 +52,10 @@ class RolloutAhead:
         self._stopped_at = math.inf
         """When a signal came, by the monotonic clock."""
 
-    def __len__(self) -> int:
-        """Rollouts that were begun and not taken."""
-        return len(self._waiting)
-
     def begin(self, play: Callable[[], Any], key: Any = None) -> None:
         """Play it after those that were begun before, beside whatever this thread does next; `key` says what it is."""
         future: Future[Any] = Future()
-        self._waiting.append(future)
-        if key is not None:
-            self._keys[future] = key
+        self.begun.append(Begun(key, future))
         with self._guard:
             self._plays.append((future, play))
             if self._playing:
@@ -78,11 +79,11 @@ class RolloutAhead:
                 else:
                     future.set_result(played)
 
-    def put(self, played: Any) -> None:
+    def put(self, played: Any, key: Any = None) -> None:
         """Have a rollout wait that is over: one of a checkpoint."""
         future: Future[Any] = Future()
         future.set_result(played)
-        self._waiting.append(future)
+        self.begun.append(Begun(key, future))
 
     @property
     def stopped(self) -> bool:
@@ -101,39 +102,36 @@ class RolloutAhead:
 
     def given_up(self) -> list[Any]:
         """After a signal, the keys of those that were begun and not played, up to the first without a key."""
-        left = [one for one in self._waiting if not one.done() or isinstance(one.exception(), GivenUp | CancelledError)]
-        return [self._keys[one] for one in takewhile(self._keys.__contains__, left)]
+        ends = GivenUp | CancelledError
+        left = [key for key, of in self.begun if not of.done() or isinstance(of.exception(), ends)]
+        return list(takewhile(lambda key: key is not None, left))
 
     def settle(self, most: int | None = None) -> None:
         """Wait until all, or the first `most`, are over or given up. Signals are handled meanwhile."""
-        begun, waiting = time.perf_counter(), list(self._waiting)[:most]
+        since, waiting = time.perf_counter(), [one.future for one in self.begun[:most]]
         while wait(waiting, timeout=_LOOK_S).not_done and time.monotonic() < self._stopped_at + _STOP_S:
             pass  # `join` alone would handle no signal
-        if most is None or len(self._waiting) <= most:
+        if most is None or len(self.begun) <= most:
             self._join()
-        self._waited_s += time.perf_counter() - begun
+        self._waited_s += time.perf_counter() - since
 
     @contextmanager
     def between(self) -> Iterator[None]:
         """Wait for the one under way; none begins within."""
-        begun = time.perf_counter()
+        since = time.perf_counter()
         with self._engine:
-            self._waited_s += time.perf_counter() - begun
+            self._waited_s += time.perf_counter() - since
             yield
 
     def over(self) -> list[Any]:
         """Those that are over, without taking them, up to the first that is not or failed."""
-        return [one.result() for one in takewhile(lambda one: one.done() and not one.exception(), list(self._waiting))]
+        futures = (one.future for one in self.begun)
+        return [of.result() for of in takewhile(lambda of: of.done() and not of.exception(), futures)]
 
     def take(self, place: int = 0) -> Any:
         """The one at this place in the queue once it is over, None where none was begun. Raises what ended it."""
         self.settle(place + 1)
-        if not self._waiting:
-            return None
-        future = self._waiting[place]
-        del self._waiting[place]
-        self._keys.pop(future, None)
-        return future.result()
+        return self.begun.pop(place).future.result() if self.begun else None
 
     def waited_s(self) -> float:
         """Seconds that were waited since the last call of this."""
@@ -144,14 +142,12 @@ class RolloutAhead:
         """Wait for the one under way and forget all."""
         wait(self._under_way())
         self._join()
-        self._waiting.clear()
-        self._keys.clear()
+        self.begun.clear()
 
     def give_up(self) -> None:
         """End the one under way, at the latest after its current turn, and forget all; what it left in the engine stays there."""
         under_way = self._under_way()
-        self._waiting.clear()
-        self._keys.clear()
+        self.begun.clear()
         if any(not future.done() for future in under_way):
             self._liveness.give_up(GivenUp("the run is over"))
             if wait(under_way, timeout=_STOP_S if self.stopped else _GIVE_UP_S).not_done:
@@ -165,7 +161,7 @@ class RolloutAhead:
         with self._guard:
             to_come = {future for future, _ in self._plays}
             self._plays.clear()
-        return [future for future in self._waiting if future not in to_come]
+        return [one.future for one in self.begun if one.future not in to_come]
 
     def _join(self) -> None:
         if self._thread is not None:

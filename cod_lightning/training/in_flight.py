@@ -5,7 +5,6 @@ Which groups an update takes, which begin, and what of them a checkpoint keeps.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,13 +16,14 @@ from msgspec import structs
 
 from cod_lightning.ranks import gathered, num_ranks, owners, rank
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.ahead import RolloutAhead
+from cod_lightning.rollout.ahead import Begun, RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
-from cod_lightning.rollout.group import collected_by_growth, prepare
+from cod_lightning.rollout.group import collected_by_growth, prepare, run_group
 from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.stats import count_faults
+from cod_lightning.training.ahead import Taken
 from cod_lightning.training.packs import PackChoice
-from cod_lightning.training.played import PlayedPack
+from cod_lightning.training.played import PlayedPack, PlayedRollout
 from cod_lightning.types import Group, Pack
 
 if TYPE_CHECKING:
@@ -31,22 +31,20 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.02
 """Between two looks for groups to begin."""
+_OVERTAKEN = "rollout/num_overtaken_groups"
+"""Groups of all ranks that began before one of the latest rollout, and are still under way."""
 
 
-class GroupInFlight(NamedTuple):
-    """A group that was begun: what it is known by, when it began, and what will come of it."""
+class GroupKey(NamedTuple):
+    """What a group in flight is known by."""
 
-    key: Any
+    choice: PackChoice
     rollout: int
     """Number of the rollout that training took when it began; the weights that began it are those of then."""
-    place: int
-    """Groups that were begun before it."""
-    future: "Future[tuple[Group, float]]"
-    """The group, and the seconds that it took."""
 
 
 class GroupsInFlight(RolloutAhead):
-    """Groups ahead of training, all under way at the same time in one event loop.
+    """Groups ahead of training, all under way at the same time in one event loop: what is begun is a coroutine.
 
     Args:
         liveness: Marked by all episodes; `give_up` ends them through it.
@@ -56,60 +54,29 @@ class GroupsInFlight(RolloutAhead):
     def __init__(self, liveness: Liveness, watched: Callable[[], AbstractContextManager[Any]]) -> None:
         super().__init__(liveness)
         self._watched = watched
-        self._num_begun = 0
-        self.begun: list[GroupInFlight] = []
-        """In the order in which they were begun, without those that are taken."""
 
-    def begin_group(self, key: Any, rollout: int, play: Callable[[], Coroutine[Any, Any, Group]]) -> None:
-        """Play it beside all others that are under way."""
-        self.begin(play)
-        self._note(key, rollout)
-
-    def put_group(self, key: Any, rollout: int, played: tuple[Group, float]) -> None:
-        """Have a group wait that is complete: one of a checkpoint."""
-        self.put(played)
-        self._note(key, rollout)
-
-    def _note(self, key: Any, rollout: int) -> None:
-        self.begun.append(GroupInFlight(key, rollout, self._num_begun, self._waiting[-1]))
-        self._num_begun += 1
-
-    def complete(self, count: int, rollout: int, bound: int, *, in_order: bool) -> list[GroupInFlight]:
+    def complete(self, count: int, rollout: int, bound: int, *, in_order: bool) -> list[Begun]:
         """That many groups for this rollout, once they are complete, without taking them.
 
         In order they are those that were begun first; else those that would be too old, by `bound`, in the next rollout, and then
         the first that are complete.
         """
-        began = time.perf_counter()
-        due = self.begun[:count] if in_order else [one for one in self.begun if rollout - one.rollout >= bound][:count]
+        since = time.perf_counter()
+        due = self.begun if in_order else [one for one in self.begun if rollout - one.key.rollout >= bound]
+        due = due[:count]
         wait([one.future for one in due])
         others, needed = [one for one in self.begun if one not in due], count - len(due)
         while len(over := [one for one in others if one.future.done()]) < needed:
             wait([one.future for one in others if not one.future.done()], return_when=FIRST_COMPLETED)
-        self._waited_s += time.perf_counter() - began
+        self._waited_s += time.perf_counter() - since
         chosen = [*due, *over[:needed]]
         return [one for one in self.begun if one in chosen]
-
-    def take_groups(self, taken: Sequence[GroupInFlight]) -> None:
-        """They are not in flight any more. Raises what ended one of them."""
-        for one in taken:
-            one.future.result()
-        self.begun = [one for one in self.begun if one not in taken]
-        self._waiting = deque(one.future for one in self.begun)
 
     @contextmanager
     def between(self) -> Iterator[None]:
         """Wait for all of them; none begins within, since the thread that enters this begins them."""
         self.settle()
         yield
-
-    def drop(self) -> None:
-        super().drop()
-        self.begun.clear()
-
-    def give_up(self) -> None:
-        super().give_up()
-        self.begun.clear()
 
     def _play(self) -> None:
         with self._watched(), collected_by_growth():
@@ -132,6 +99,7 @@ class GroupsInFlight(RolloutAhead):
 
 
 async def _to_its_end(future: "Future[tuple[Group, float]]", play: Callable[[], Coroutine[Any, Any, Group]]) -> None:
+    """The group, and the seconds that it took."""
     began = time.perf_counter()
     try:
         group = await play()
@@ -151,8 +119,6 @@ class RolloutsInFlight:
 
     rollouts: "TrainingRollouts"
     """Whose groups they are."""
-    overtaken: int = 0
-    """Groups of all ranks that began before one of the latest rollout, and are still under way."""
     _groups: GroupsInFlight | None = None
     _counted: int = 0
     _restored: list[dict[str, Any]] = field(default_factory=list)
@@ -171,71 +137,68 @@ class RolloutsInFlight:
         """Groups of a rollout that are this rank's."""
         return self.rollouts.packs_per_rollout // num_ranks()
 
-    def take(self, number: int, first: int) -> tuple[list[PlayedPack], RolloutPart] | None:
-        """Rollout `number`, from training pack `first` on; None where no group was begun before. Every rank has to call it."""
+    def take(self, number: int, first: int) -> Taken:
         for kept in self._restored:
             self._again(kept)
         self._restored.clear()
-        if not self.groups.begun:
-            return None
-        if len(self.groups.begun) < self.num_own:
+        groups = self.groups
+        if not groups.begun:
+            return Taken(None, figures={_OVERTAKEN: 0.0})
+        if len(groups.begun) < self.num_own:
             self._draw(number, first)
         with self.rollouts.runner.interruptible():
-            taken = self.groups.complete(
-                self.num_own, number, self.rollouts.max_staleness, in_order=self.rollouts.in_order
-            )
-        self.groups.take_groups(taken)
-        self.overtaken = sum(gathered(sum(one.place < taken[-1].place for one in self.groups.begun)))
-        return self._of_all_ranks(taken), self._part(taken)
+            taken = groups.complete(self.num_own, number, self.rollouts.max_staleness, in_order=self.rollouts.in_order)
+        found = [one.future.result() for one in taken]  # raises what ended one of them
+        overtaken = groups.begun.index(taken[-1]) + 1 - len(taken)
+        groups.begun = [one for one in groups.begun if one not in taken]
+        own = [group for group, _ in found]
+        played = PlayedRollout(
+            packs=self._of_all_ranks([one.key.choice for one in taken], own),
+            parts=[self._part(own, max(seconds for _, seconds in found))],
+        )
+        return Taken(played, figures={_OVERTAKEN: float(sum(gathered(overtaken)))})
 
-    def _of_all_ranks(self, taken: Sequence[GroupInFlight]) -> list[PlayedPack]:
+    def _of_all_ranks(self, choices: Sequence[PackChoice], own: Sequence[Group]) -> list[PlayedPack]:
         """In the order of updates, and of the ranks in each."""
-        of_ranks = [iter(of_rank) for of_rank in gathered([one.key for one in taken])]
-        groups = iter([one.future.result()[0] for one in taken])
+        of_ranks, groups = [iter(of_rank) for of_rank in gathered(choices)], iter(own)
         found: list[PlayedPack] = []
         for r in owners(self.rollouts.packs_per_rollout, self.rollouts.updates_per_rollout):
             choice = next(of_ranks[r])
             group = next(groups) if r == rank() else None
-            found.append(
-                PlayedPack(choice, self.rollouts.packs.pack(choice) if group is None else group.pack, r, group)
-            )
+            pack = self.rollouts.packs.pack(choice) if group is None else group.pack
+            found.append(PlayedPack(choice, pack, r, group))
         return found
 
-    def _part(self, taken: Sequence[GroupInFlight]) -> RolloutPart:
-        played, engine = [one.future.result() for one in taken], self.rollouts.runner.engine
-        before, self._counted = self._counted, engine.num_interrupted_turns
-        return RolloutPart(
-            groups=[group for group, _ in played],
-            seconds=max(seconds for _, seconds in played),
-            replacing=False,
-            num_interrupted_turns=self._counted - before,
-        )
+    def _part(self, groups: Sequence[Group], seconds: float) -> RolloutPart:
+        before, self._counted = self._counted, self.rollouts.runner.engine.num_interrupted_turns
+        interrupted = self._counted - before
+        return RolloutPart(groups=groups, seconds=seconds, replacing=False, num_interrupted_turns=interrupted)
 
     def begin(self, number: int, first: int) -> None:
-        """Begin what training may take after rollout `number`; `first` training packs were taken."""
-        assert self.rollouts.num_ahead is not None, "rollouts ahead of training"
-        while len(self.groups.begun) < self.rollouts.num_ahead() * self.num_own:
+        # a group that is overtaken may be one version older
+        most = min(self.rollouts.max_staleness - (not self.rollouts.in_order), self.rollouts.num_needed())
+        while len(self.groups.begun) < most * self.num_own:
             self._draw(number, first)
 
     def _draw(self, number: int, first: int) -> None:
         """Begin the groups of one more rollout."""
         waiting = len(self.groups.begun) * num_ranks()
-        with self.rollouts.runner.phase("choosing training packs"):
-            drawn = self.rollouts.packs.draw(first + waiting, self.rollouts.packs_per_rollout, waiting)
+        drawn = self.rollouts.draw(first + waiting, self.rollouts.packs_per_rollout, waiting)
         for (choice, pack), of in zip(drawn, owners(len(drawn), self.rollouts.updates_per_rollout), strict=True):
             if of == rank():
-                self._begin(choice, pack, number)
+                self._begin(pack, GroupKey(choice, number))
 
-    def _begin(self, choice: PackChoice, pack: Pack, number: int) -> None:
-        self.groups.begin_group(choice, number, partial(self.rollouts.play_group, pack))
+    def _begin(self, pack: Pack, key: GroupKey) -> None:
+        self.groups.begin(lambda: run_group(pack, self.rollouts.group_size, self.rollouts.setting()), key)
 
-    def state(self) -> list[dict[str, Any]]:
-        """The groups in flight of all ranks, those that are complete with their lifecycles; every rank has to call it."""
+    def state_dict(self) -> dict[str, Any]:
+        """The groups in flight of all ranks, those that are complete with their lifecycles."""
         own = [*self._restored, *([] if self._groups is None else map(self._saved, self._groups.begun))]
-        return [kept for of_ranks in zip(*gathered(own), strict=True) for kept in of_ranks]
+        return {"ahead": [], "in_flight": [kept for of_ranks in zip(*gathered(own), strict=True) for kept in of_ranks]}
 
-    def _saved(self, one: GroupInFlight) -> dict[str, Any]:
-        kept: dict[str, Any] = {"choice": asdict(one.key), "rollout": one.rollout, "lines": None, "seconds": 0.0}
+    def _saved(self, one: Begun) -> dict[str, Any]:
+        choice, rollout = one.key
+        kept: dict[str, Any] = {"choice": asdict(choice), "rollout": rollout, "lines": None, "seconds": 0.0}
         if one.future.done() and not one.future.exception() and not self.rollouts.packs.source.needs_contexts:
             group, seconds = one.future.result()
             num_failed = sum(count_faults([group]).values())
@@ -244,15 +207,15 @@ class RolloutsInFlight:
                 kept |= {"lines": transcript.dump(group), "seconds": seconds}
         return kept
 
-    def restore(self, state: list[dict[str, Any]]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Have these groups in flight again: those that were complete, and, once the engine serves, those that were not."""
-        self._restored = state[rank() :: num_ranks()]
+        self._restored, self._groups = state_dict.get("in_flight", [])[rank() :: num_ranks()], None
 
     def _again(self, kept: dict[str, Any]) -> None:
-        choice = PackChoice(**kept["choice"])
-        pack = self.rollouts.packs.pack(choice)
+        key = GroupKey(PackChoice(**kept["choice"]), kept["rollout"])
+        pack = self.rollouts.packs.pack(key.choice)
         if kept["lines"] is None:
-            self._begin(choice, pack, kept["rollout"])
+            self._begin(pack, key)
             return
         (group,) = transcript.load(kept["lines"])
-        self.groups.put_group(choice, kept["rollout"], (structs.replace(group, pack=pack), kept["seconds"]))
+        self.groups.put((structs.replace(group, pack=pack), kept["seconds"]), key)

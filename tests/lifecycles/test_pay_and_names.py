@@ -19,6 +19,7 @@ from tests.lifecycles.test_programs import UntilSolved, Watch
 from tests.methods.test_attempts import live
 from tests.small_fit import small_fit
 
+
 @dataclass(frozen=True)
 class NamedByTask(UntilSolved):
     """As `UntilSolved`; tries at a task are compared with each other, in whichever lifecycle and however many came before."""

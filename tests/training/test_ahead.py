@@ -25,7 +25,8 @@ from cod_lightning.rollout import transcript
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
-from cod_lightning.training.packs import Uniform
+from cod_lightning.training.in_flight import GroupKey
+from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.cases import each
 from tests.small_fit import quiet_trainer, small_data, small_policy
@@ -340,9 +341,9 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
         while not over.is_set():
             await asyncio.sleep(0.01)
 
-    rollouts.in_flight.groups.begin_group("pack", 0, waits)
+    rollouts.in_flight.groups.begin(waits, GroupKey(PackChoice(0), rollout=0))
     with pytest.raises(Stopped):
         rollouts.next(0, 0)
-    assert len(runner.ahead) == len(rollouts.in_flight.groups.begun) == 1
+    assert len(runner.ahead.begun) == len(rollouts.in_flight.groups.begun) == 1
     over.set()
     runner.ahead.drop()

@@ -17,7 +17,7 @@ from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.in_flight import GroupsInFlight, RolloutsInFlight
+from cod_lightning.training.in_flight import GroupKey, GroupsInFlight, RolloutsInFlight
 from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
@@ -73,10 +73,10 @@ def test_groups_that_are_given_up_leave_the_next_run_in_the_same_process_alone()
         return "group"
 
     groups = GroupsInFlight(Liveness(), nullcontext)
-    groups.begin_group("first", 0, waiting)
+    groups.begin(waiting)
     assert under_way.wait(timeout=10)
     groups.give_up()
-    groups.begin_group("next", 0, quick)
+    groups.begin(quick)
     assert groups.begun[0].future.result(timeout=10)[0] == "group"
 
 
@@ -130,10 +130,10 @@ def test_of_two_ranks_each_keeps_what_is_complete_there_however_much_that_is(tmp
         for n in range(4):
             pack = Pack(id=f"p{n}", split=Split.TRAIN, world_seed=n, tasks=())
             group = Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=(records.episode(),)),))
-            flying.groups.put_group(PackChoice(10 * rank + n), 0, (group, 1.0))
-        for one in flying.groups.begun[2 * (1 + rank) :]:
-            flying.groups.begun[one.place] = one._replace(future=Future())
-        return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state()]
+            flying.groups.put((group, 1.0), GroupKey(PackChoice(10 * rank + n), rollout=0))
+        begun, complete = flying.groups.begun, 2 * (1 + rank)
+        begun[complete:] = [one._replace(future=Future()) for one in begun[complete:]]
+        return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state_dict()["in_flight"]]
 
     found = on_two_ranks(tmp_path, act)
     assert found[0] == found[1]

@@ -51,7 +51,7 @@ class Story:
             group_size=2,
             runner=self.runner,
             learner=lambda: self,
-            num_ahead=lambda: 1,
+            max_staleness=1,
             packs_per_rollout=4,
             updates_per_rollout=1,
             resample_packs=resample,
@@ -115,8 +115,7 @@ def test_what_a_signal_had_given_up_is_played_from_the_packs_that_were_chosen_th
     story, choices = Story(HintContext()), [PackChoice(index) for index in (9, 3, 5, 7)]
     key = {"first": 4, "choices": [asdict(one) for one in choices]}
     story.runner.restore([], Owed(rollouts=[key], weights={}, version=-1))
-    story.runner.play_owed(story.rollouts._played_again)
-    (played,) = story.runner.ahead.over()
+    played = story.rollouts.ahead.take(1, 4).rollout
     assert [one.choice for one in played.packs] == choices
     assert story.runner.owed is None
 
@@ -134,7 +133,7 @@ def test_what_a_checkpoint_keeps_ahead_in_another_form_is_played_again():
     kept = whole.rollouts.state_dict()
     flying.rollouts.load_state_dict(kept)
     assert flying.rollouts.in_flight.groups.begun == []
-    assert len(flying.runner.ahead) == 0
+    assert flying.runner.ahead.begun == []
     other = kept | {"ahead": [], "in_flight": [{"choice": {"index": 4}, "rollout": 0, "lines": None, "seconds": 0.0}]}
     flying.rollouts.load_state_dict(other)
     assert flying.rollouts.state_dict()["in_flight"] == other["in_flight"], "kept until the engine serves"

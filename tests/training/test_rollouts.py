@@ -136,7 +136,8 @@ class Story:
             shuffle_episodes=shuffle,
             resample_packs=resample,
             seed=seed,
-            num_ahead=(lambda: int(self.stream.num_rollouts < 1)) if ahead else None,
+            max_staleness=int(ahead),
+            num_needed=lambda: int(self.stream.num_rollouts < 1),
         )
         self.rollouts = rollouts
         self.learner = SimpleNamespace(
