@@ -277,10 +277,11 @@ class RolloutDataModule(ItemDataModule):
         """Go on there; only `fit` does."""
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             return
-        if "rollouts" not in state_dict or "last_rollout" in state_dict:
+        stream = state_dict.get("stream")
+        if "rollouts" not in state_dict or (isinstance(stream, dict) and "shares" in stream):
             raise DataError(
-                "the checkpoint was written by a version that kept rewards beside rows, not advantages in them: go on with that "
-                "version, or begin a new run (`test`, `deploy` and `export` take it as it is)."
+                "the checkpoint was written by a version that kept rollouts otherwise: go on with that version, or begin a new run "
+                "(`test`, `deploy` and `export` take it as it is)."
             )
         refused = partial(ConfigError, "ckpt_path", "a damaged checkpoint", remedy="Go on from an earlier one.")
         with answering(refused, "one whose state of the data can be restored"):

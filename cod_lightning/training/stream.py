@@ -138,9 +138,6 @@ class TrainStream:
         self.num_rollouts, self.num_packs = saved["num_rollouts"], saved["num_packs"]
         before = saved.get("num_ranks", 0)  # not in checkpoints of earlier versions
         whole = None if saved["batch"] is None else Batch(**saved["batch"])
-        if "episodes" not in saved:  # earlier versions named packs
-            kept = [] if whole is None else list(zip(whole.place[:, 0].tolist(), whole.episode.tolist(), strict=True))
-            saved = saved | {"episodes": [[e for g, e in kept if g in share] for share in saved["shares"]]}
         self._shares = deque(saved["episodes"])
         self._batch = None if whole is None else own_batch(whole, saved["row_ranks"], before)
 

@@ -241,15 +241,6 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, sour
     assert other.rollouts.state_dict() == uninterrupted.rollouts.state_dict()
 
 
-def test_a_checkpoint_of_an_earlier_version_which_names_packs_goes_on():
-    story, other = Story(packs=4, updates=4), Story(packs=4, updates=4)
-    updates(story.stream, 2)
-    saved = story.stream.saved()
-    assert [len(entries) for entries in saved.pop("episodes")] == [SIBLINGS, SIBLINGS]
-    other.stream.restore(saved | {"shares": [[2], [3]]})
-    assert list(map(packs_of, updates(other.stream, 2))) == [[2], [3]]
-
-
 def test_a_source_chooses_after_it_has_seen_all_earlier_rollouts_packs_that_were_replaced_too():
     source = Learner()
     updates(Story(silent=(1, 3), packs=3, updates=1, resample=2, source=source).stream)
