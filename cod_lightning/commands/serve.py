@@ -17,9 +17,8 @@ from cod_lightning.commands.train import built
 from cod_lightning.datamodules.checks import asked_of
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.fleet import Server
+from cod_lightning.engines.vllm_server.fleet import Server, start_all
 from cod_lightning.engines.vllm_server.process import check_local
-from cod_lightning.engines.vllm_server.start import start_all
 from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.gguf.cache import checkpoint_folder

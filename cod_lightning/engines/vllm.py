@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from cod_lightning.adapters import plain_weights, trained_weights
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served, digest
-from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.vllm_driver import Driver
-from cod_lightning.engines.vllm_folder import WeightFolder
-from cod_lightning.engines.vllm_sampling import STOPS
+from cod_lightning.engines.vllm_folder import CheckpointForm, WeightFolder
 from cod_lightning.engines.vllm_start import (
+    STOPS,
     check_installed,
     check_served,
     room_for,
@@ -39,7 +38,6 @@ class VLLMEngine(Engine):
         max_num_seqs: Requests that are decoded at a time; further ones wait.
         gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
-        enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
         dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
             vllm-bnb-plugin, which computes in bfloat16.
         sleep: Release the memory of weights and cache while training goes on; without effect on a CPU.
@@ -53,13 +51,11 @@ class VLLMEngine(Engine):
         max_num_seqs: Count = 256,
         gpu_memory_utilization: PositiveShare = 0.4,
         kv_cache_gb: Positive | None = None,
-        enforce_eager: bool | None = None,
         dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
+        self.dtype, self.max_num_seqs, self.dequantise = dtype, max_num_seqs, dequantise
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
-        self.dequantise = dequantise
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
         self._model: Any = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cod_lightning.engines.base import Request
-from cod_lightning.engines.vllm_sampling import sampling_fields
+from cod_lightning.engines.vllm_start import sampling_fields
 from cod_lightning.errors import EngineFailure
 
 if TYPE_CHECKING:

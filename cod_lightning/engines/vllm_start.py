@@ -1,10 +1,10 @@
-"""Starts vLLM inside this process for a model that is at hand, and leaves the process as it was."""
+"""What both vLLM engines share: what vLLM is started with and asked for. And how it is started inside this process."""
 
 import os
 import random
 import tempfile
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
-from cod_lightning.engines.base import Served
+from cod_lightning.engines.base import Request, Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.files import scratch_prefix
+from cod_lightning.types import StopReason
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -40,6 +41,9 @@ _CPU_BATCH_TOKENS = 8192
 """Tokens of a step on a CPU. Prompts are never cut there: see `engine_options`."""
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of adapters that vLLM can make room for."""
+STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
+_COLDEST = 0.01
+"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
 
 
 def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_rank: int, four_bit: bool) -> "LLMEngine":
@@ -119,7 +123,7 @@ def engine_options(
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",  # after temperature and top-p: what was sampled from
         "disable_log_stats": True,
-        "enforce_eager": how.enforce_eager or (on_cpu and how.enforce_eager is None),
+        "enforce_eager": on_cpu,  # neither compilation nor CUDA graphs
     }
     if adapter_rank:
         options |= {"enable_lora": True, "max_lora_rank": adapter_rank}
@@ -129,6 +133,29 @@ def engine_options(
         return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
     batch = max(_CPU_BATCH_TOKENS, window)
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
+
+
+def sampling_fields(request: Request, stop_ids: Sequence[int]) -> dict[str, Any]:
+    """vLLM's sampling parameters for token ids and their log-probs; only `stop_ids` end a turn, whatever the checkpoint's settings.
+
+    Raises:
+        EngineRefused: For a temperature that vLLM does not sample at.
+    """
+    if 0 < request.temperature < _COLDEST:
+        raise EngineRefused(
+            f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
+            f"Take 0 (greedy) or at least {_COLDEST}."
+        )
+    return {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "max_tokens": request.max_new_tokens,
+        "seed": request.noise_seed & (2**63 - 1),
+        "stop_token_ids": list(stop_ids),
+        "ignore_eos": True,
+        "logprobs": 0,
+        "detokenize": False,
+    }
 
 
 def room_for(rank: int) -> int:

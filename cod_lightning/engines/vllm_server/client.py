@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 from cod_lightning.clients.answer import completion_of
 from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
 from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once
-from cod_lightning.engines.base import Completion, Request
-from cod_lightning.engines.vllm_server.turn import ServerLost, ServerRefused, answer_of, turn_body
+from cod_lightning.engines.base import Completion, Request, digest
+from cod_lightning.engines.vllm_start import STOPS, sampling_fields
 from cod_lightning.errors import ConfigError, EngineFailure
 
 FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
@@ -24,6 +24,14 @@ _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
 _MOST_BYTES = 2**28
 """Of an answer; that of a turn with a million tokens has less."""
+
+
+class ServerLost(EngineFailure):
+    """The server is gone, broken, or has other weights than it should; another may serve the turn."""
+
+
+class ServerRefused(EngineFailure):
+    """The server denies this one request (HTTP 4xx)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,3 +216,47 @@ class ServerClient:
             return ServerLost(f"{self.url} does not answer in time")
         detail = failure.detail if failure.kind == UNREACHABLE else str(failure)
         return ServerLost(f"{self.url} cannot be reached ({detail})")
+
+
+def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
+    """A request for token ids and their log-probs.
+
+    `adapter` is the name under which the server got one; empty asks the model that it was started with.
+    """
+    return {
+        **({"model": adapter} if adapter else {}),
+        "token_ids": list(request.prompt_ids),
+        "return_token_ids": True,
+        "sampling_params": sampling_fields(request, stop_ids),
+    }
+
+
+def answer_of(content: Any) -> tuple[Completion, frozenset[str]]:
+    """A sampled turn, without its policy version, and the labels of the weights that its tokens were sampled by.
+
+    Strictly read. Raises `EngineFailure` for what is no answer, `ServerLost` for a turn that the server broke off."""
+    try:
+        (choice,) = content["choices"]
+        ids = tuple(int(i) for i in choice["token_ids"])
+        tokens = choice["logprobs"]["content"] or ()
+        logprobs = tuple(float(at["logprob"]) for at in tokens)
+        spelled = tuple(int(at["token_id"]) for at in tokens)
+        reason, spans = choice["finish_reason"], choice["weight_versions"] or ()
+        prompt_digest = digest(content["prompt_token_ids"])
+        versions = frozenset(str(span["version"]) for span in spans)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
+    if ids != spelled:
+        raise EngineFailure("a vLLM server's log-probs are not those of its tokens")
+    if reason not in STOPS:
+        raise ServerLost(f"a vLLM server ended the request with {reason!r}")
+    if ids and not versions:  # vLLM says null where it does not know
+        raise EngineFailure("a vLLM server does not say which weights sampled its tokens")
+    turn = Completion(
+        action_ids=ids,
+        behaviour_logprobs=logprobs,
+        stop=STOPS[reason],
+        policy_version=-1,
+        prompt_digest=prompt_digest,
+    )
+    return turn, versions

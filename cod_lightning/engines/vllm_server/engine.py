@@ -17,18 +17,18 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
-from cod_lightning.engines.vllm_server.client import ServerClient
-from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
-from cod_lightning.engines.vllm_server.start import (
+from cod_lightning.engines.vllm_server.client import ServerClient, turn_body
+from cod_lightning.engines.vllm_server.fleet import (
+    Fleet,
+    OneServer,
+    Server,
     check_facts,
     checked_urls,
     on_all,
-    own_order,
     see_reachable,
     start_all,
 )
-from cod_lightning.engines.vllm_server.turn import turn_body
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_served, room_for, served_of, whole_sync
 from cod_lightning.errors import ConfigError, EngineFailure
@@ -135,7 +135,8 @@ class VLLMServerEngine(Engine):
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
         key = key_of(self.api_key_variable, "data.engine.api_key_variable")
-        servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
+        first = rank() % max(1, len(self.urls))  # the first dialogues of all ranks do not meet at one server
+        servers = [Server(self._client(url, key)) for url in self.urls[first:] + self.urls[:first]]
         if self.start:
             key = key or secrets.token_urlsafe(32)
             folder = self._supply.begin(trained, four_bit=served.four_bit and not self.dequantise)

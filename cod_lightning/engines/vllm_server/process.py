@@ -42,8 +42,6 @@ class LocalServers:
     """Share of its GPU's memory for weights and cache."""
     kv_cache_gb: Positive | None = None
     """Size of the cache in GiB; null is what the share above leaves, on a CPU 1."""
-    enforce_eager: bool | None = None
-    """Leave out compilation and CUDA graphs; null does so on a CPU."""
     arguments: tuple[str, ...] = ()
     """Further arguments of vLLM's server, for example [--max-num-batched-tokens, "8192"]."""
     start_timeout_s: Positive = 900.0

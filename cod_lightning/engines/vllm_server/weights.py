@@ -10,10 +10,8 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.engines.vllm_folder import WeightFolder
-from cod_lightning.engines.vllm_server.client import ServerClient
-from cod_lightning.engines.vllm_server.fleet import Server
-from cod_lightning.engines.vllm_server.start import on_all
-from cod_lightning.engines.vllm_server.turn import ServerLost
+from cod_lightning.engines.vllm_server.client import ServerClient, ServerLost
+from cod_lightning.engines.vllm_server.fleet import Server, on_all
 from cod_lightning.errors import EngineFailure
 from cod_lightning.ranks import gathered
 

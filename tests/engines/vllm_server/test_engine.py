@@ -13,9 +13,8 @@ from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server import fleet
-from cod_lightning.engines.vllm_server.client import ServerClient
+from cod_lightning.engines.vllm_server.client import ServerClient, ServerLost
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat

@@ -2,7 +2,7 @@
 
 import torch
 
-from cod_lightning.engines.checkpoint_form import CheckpointForm
+from cod_lightning.engines.vllm_folder import CheckpointForm
 from tests.cases import each
 from tests.families import made
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cod_lightning.engines.vllm_server.turn import answer_of
+from cod_lightning.engines.vllm_server.client import answer_of
 from cod_lightning.errors import EngineFailure
 from tests.cases import each
 
