@@ -97,9 +97,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
-            self._measure(trainer)
-            self.save(trainer)
+        self._measure(trainer)
+        self.save(trainer)
 
     def state_dict(self) -> dict[str, Any]:
         """What the metric was; nothing without one."""

@@ -34,11 +34,11 @@ class Evaluation(Callback):
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Refuse files that cannot be added to before anything is played. Raises `DataError`."""
-        from cod_lightning.evaluation.packs_file import check_packs
+        from cod_lightning.evaluation.packs_file import packs_table
         from cod_lightning.evaluation.results import read_results
 
         if trainer.is_global_zero:
-            for name, read in (("evaluation.json", read_results), ("evaluation_packs.parquet", check_packs)):
+            for name, read in (("evaluation.json", read_results), ("evaluation_packs.parquet", packs_table)):
                 if (path := Path(trainer.default_root_dir) / name).exists():
                     read(path)
 

@@ -22,6 +22,9 @@ from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
+_LINE_EVERY_S = 30.0
+"""Between two lines of a log while neither an epoch nor a rollout ends."""
+
 
 class Tally:
     """The successes of a rollout so far.
@@ -147,14 +150,10 @@ class Progress(ProgressBar, RolloutObserver):
     A lifecycle that ends only raises counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
     it prints one plain line for each epoch, validation and test condition instead, and in between how far a rollout or an update
     has come.
-
-    Args:
-        line_every_s: Seconds between two lines of a log while neither an epoch nor a rollout ends.
     """
 
-    def __init__(self, line_every_s: float = 30.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.line_every_s = line_every_s
         self.console: Console | None = None
         """Where it shows; made in `setup`, unless it was set before."""
         self.display: Display | None = None
@@ -306,7 +305,7 @@ class Progress(ProgressBar, RolloutObserver):
 
     def _pulse(self, name: str, text: str) -> None:
         """One line of a log, unless there was one lately."""
-        if time.monotonic() - self._said_at >= self.line_every_s:
+        if time.monotonic() - self._said_at >= _LINE_EVERY_S:
             self._plain(name, text)
 
 

@@ -6,13 +6,6 @@ from urllib.parse import urlsplit
 from cod_lightning.errors import ConfigError
 
 
-def url_of(address: str | None, where: str, variable: str) -> str:
-    """`address`, else what the environment variable holds. Raises `ConfigError` if it is no address, or holds a secret."""
-    expected = "an http or https address without credentials, such as http://localhost:8000/v1"
-    url = address or os.environ.get(variable, "")
-    return checked_address(url, f"{where}.base_url", expected, f"Set it, or export {variable}.")
-
-
 def checked_address(url: str, key: str, expected: str, remedy: str) -> str:
     """The address without slashes at its end. Raises `ConfigError` if it is none, or holds a secret, which is not shown."""
     try:

@@ -7,17 +7,18 @@ Nothing of an endpoint is trusted: an answer is bounded in time, bytes and token
 import asyncio
 import base64
 import json
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cod_lightning.clients.access import key_of, url_of
+from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
 from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
 from cod_lightning.clients.http import Bounds, Connections, ask, pause_s
-from cod_lightning.clients.usage import Usage
 from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole
 from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive
@@ -34,6 +35,52 @@ _IN_RESPONSES = ControlTokens(thoughts=False)
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counts since the client was made, over all rollouts of this process."""
+
+    num_served: int = 0
+    """Questions that were answered."""
+    num_retries: int = 0
+    """Requests that were sent again, for answers that came in the end."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Part of `prompt_tokens`."""
+    completion_tokens: int = 0
+    num_estimated: int = 0
+    """Answers without token counts; theirs are estimated."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """Answers that were cut off, empty or a refusal."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Questions that failed in the end, by kind."""
+
+    def charge(self, tokens: Tokens) -> None:
+        """The endpoint bills an answer, whether or not it can be used."""
+        self.prompt_tokens += tokens.prompt
+        self.cached_tokens += tokens.cached
+        self.completion_tokens += tokens.completion
+
+    @property
+    def num_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+    def report(self) -> str:
+        """One line for a person; empty if no question was ever asked."""
+        if not self.num_served and not self.failures:
+            return ""
+        noted = f" ({_listed(self.notes)})" if self.notes else ""
+        parts = [f"{self.num_served:,} answers{noted}"]
+        if self.num_retries:
+            parts.append(f"{self.num_retries:,} retries")
+        if self.failures:
+            parts.append(f"failed: {_listed(self.failures)}")
+        cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
+        parts.append(f"tokens: {self.prompt_tokens:,} in{cached}, {self.completion_tokens:,} out")
+        if self.num_estimated:
+            parts.append(f"{self.num_estimated:,} answers without token counts, estimated")
+        return "; ".join(parts)
 
 
 class ChatClient:
@@ -111,7 +158,9 @@ class ChatClient:
             remedy = "Name one; the endpoint lists its models at /models."
             raise ConfigError(f"{self.where}.model", "empty", "the name of a model at the endpoint", remedy)
         key_of(self.api_key_variable, f"{self.where}.api_key_variable")
-        return url_of(self.base_url, self.where, self.url_variable)
+        url, remedy = self.base_url or os.environ.get(self.url_variable, ""), f"Set it, or export {self.url_variable}."
+        expected = "an http or https address without credentials, such as http://localhost:8000/v1"
+        return checked_address(url, f"{self.where}.base_url", expected, remedy)
 
     async def ask(
         self,
@@ -234,6 +283,10 @@ class ChatClient:
 
     def _key(self) -> str:
         return key_of(self.api_key_variable, f"{self.where}.api_key_variable")
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
 
 
 def _sent(message: Message) -> dict[str, Any]:

@@ -25,10 +25,6 @@ class EndpointFailure(EngineFailure):
         self.retry_after_s = retry_after_s
         """The pause that the endpoint asks for."""
 
-    def __reduce__(self) -> tuple[type["EndpointFailure"], tuple[str, str]]:
-        """It may come from another process."""
-        return type(self), (self.kind, self.detail)
-
     @property
     def passes(self) -> bool:
         """Whether the same request may succeed a little later."""

@@ -56,11 +56,6 @@ class DeployedAgent:
         self._written: Episode | None = None
         """A text that was stored before the process died, and whose task was not."""
 
-    @property
-    def context(self) -> str:
-        """What the next task will begin with, as text."""
-        return self.store.current().text
-
     def resume(self, tasks: list[Task]) -> None:
         """Bring the environment to where the store's episodes left it, and finish what was begun.
 
@@ -125,8 +120,10 @@ class DeployedAgent:
         return here.played
 
     def _keep(self, task: Task, began: float, episode: Episode) -> None:
-        """Store an episode that has ended."""
-        dumped = self._dumped(episode)
+        """Store an episode that has ended, with the state that it leaves, where that is not the one that was there."""
+        left = episode.status is not EpisodeStatus.FAILED
+        changed = episode.kind is EpisodeKind.UPDATE or episode.state_after != episode.state_before
+        dumped = beside(self.setting.mechanism, Stored).dump(episode.state_after) if left and changed else None
         self.store.add(task.id, episode, began, dumped)
         self._left = self._left if dumped is None else (dumped, episode.state_after)
         self._on_episode(episode)
@@ -137,12 +134,6 @@ class DeployedAgent:
         if not kept.state:
             return mechanism.empty()
         return self._left[1] if kept.state == self._left[0] else beside(mechanism, Stored).load(kept.state)
-
-    def _dumped(self, episode: Episode) -> str | None:
-        """The state that the episode leaves; None where it leaves the state that was there."""
-        left = episode.status is not EpisodeStatus.FAILED
-        changed = episode.kind is EpisodeKind.UPDATE or episode.state_after != episode.state_before
-        return beside(self.setting.mechanism, Stored).dump(episode.state_after) if left and changed else None
 
     def _replay(self, task: Task, stored: StoredEpisode) -> None:
         """Play a task again with its responses: environment and mechanism are deterministic, or not those of then."""

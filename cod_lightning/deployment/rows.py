@@ -1,7 +1,8 @@
 """The SQLite file of a deployed agent, row by row: nothing else knows how rows lie there.
 
 Every row has a digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life. A
-row's texts are kept as what changed since a row before it, until reading that would take twice their length; then as a whole.
+row's texts are kept as what changed since a row before it, until reading that would take twice their length; then as a whole: a
+file of versions grows with what is new and not with what is old.
 There is one file: of a journal that is written ahead (WAL), SQLite takes a damaged end for none, and a life would lose its last
 tasks without a word.
 """
@@ -9,14 +10,17 @@ tasks without a word.
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import SequenceMatcher
+from itertools import accumulate
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.deployment.deltas import delta, patched
 from cod_lightning.errors import ConfigError, DataError, in_a_line
 from cod_lightning.types import EpisodeKind
 
@@ -40,6 +44,12 @@ OWN = ("schema", "rows")
 _OF_CONTEXT = ("context_before", "context_after", "state_before", "state_after")
 _RECENT, _NEAR = 8, 8
 """Rows whose texts stay in memory; how far back an episode of the same kind is looked for, to be compared with."""
+Delta = list[str | list[int]]
+"""Parts of the new text in order: new letters, or [start, number of letters] of the text before."""
+_BETWEEN = re.compile(r"(?<=\W)(?=[as3])")
+"""Where a text is cut into pieces of some 30 letters: by its own letters, so that they stay the same where others come between."""
+_MOST_PIECES = 20_000
+"""Beyond which a middle that changed counts as new, since comparing would take seconds."""
 
 
 class FolderRows:
@@ -208,6 +218,43 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
     """`texts_of` back again."""
     parts = {key: json.loads(text) for key, text in zip(_OF_CONTEXT, texts[1:], strict=True) if text}
     return json.loads(texts[0]) | parts
+
+
+def delta(before: str, after: str) -> Delta:
+    """What makes `after` from `before`: `patched(before, delta(before, after)) == after`."""
+    start = _num_alike(before, after)
+    end = _num_alike(before[start:][::-1], after[start:][::-1])
+    old, new = (_BETWEEN.split(text[start : len(text) - end]) for text in (before, after))
+    if max(len(old), len(new)) > _MOST_PIECES:
+        old = []
+    starts = [*accumulate(map(len, old), initial=start)]
+    parts = Delta([[0, start]] if start else [])
+    for kind, first, last, at, behind in SequenceMatcher(None, old, new).get_opcodes():
+        if kind == "equal":
+            parts.append([starts[first], starts[last] - starts[first]])
+        elif fresh := "".join(new[at:behind]):
+            parts.append(fresh)
+    return [*parts, [len(before) - end, end]] if end else parts
+
+
+def patched(before: str, parts: Sequence[str | list[int]]) -> str:
+    """The text that the delta makes. Raises `TypeError` or `ValueError` for what is no delta."""
+    made, at = list[str](), 0
+    for part in parts:
+        if isinstance(part, str):
+            made.append(part)
+            continue
+        start, number = part
+        if not at <= start <= start + number <= len(before):  # so what it makes is no longer than both together
+            raise ValueError("a delta copies what is not there, or twice")
+        made.append(before[start : start + number])
+        at = start + number
+    return "".join(made)
+
+
+def _num_alike(one: str, other: str) -> int:
+    """How many letters both begin with."""
+    return len(commonprefix((one, other)))  # noqa: RUF071  (letters are meant)
 
 
 def _see_own_journal(path: Path) -> None:

@@ -151,8 +151,9 @@ class ContextStore:
     def episodes(self) -> Iterator[StoredEpisode]:
         """All finished episodes, oldest first, each read when it is asked for."""
         with damage_named(self.path):
-            for row in self._rows.all("episodes"):
-                yield self._as_episode(row)
+            for number, task, *_, version, began, ended, _ in self._rows.all("episodes"):
+                episode = read_episode(record_of(self._rows.texts("episodes", number)[0]))
+                yield StoredEpisode(task=task, context_version=version, began=began, ended=ended, episode=episode)
 
     def rewards(self) -> list[float | None]:
         """Of all tasks that have ended, in their order; None where missing."""
@@ -207,11 +208,6 @@ class ContextStore:
         return ContextVersion(
             version=number, text=text, state=state, reason=reason, created=created, position=position, reward=reward
         )
-
-    def _as_episode(self, row: Sequence[Any]) -> StoredEpisode:
-        number, task, *_, version, began, ended, _ = row
-        episode = read_episode(record_of(self._rows.texts("episodes", number)[0]))
-        return StoredEpisode(task=task, context_version=version, began=began, ended=ended, episode=episode)
 
 
 def _encodable(text: str) -> str:

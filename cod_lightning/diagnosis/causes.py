@@ -36,7 +36,8 @@ class WrongTokenizer(Cause):
         share, found = share_of(solves, lambda one: unread(one) or cut(one))
         nats = [-value for one in solves for turn in one.episode.turns for value in turn.behaviour_logprobs]
         surprise = sum(nats) / len(nats) if nats else 0.0
-        if not _has_weights(run) or share < self.unread or surprise < self.surprise:
+        has_weights = any(map(run.option, ("warm_start", "model.policy.weights", "model.policy.path")))
+        if not has_weights or share < self.unread or surprise < self.surprise:
             return None
         said = f"in the first rollout {share:.0%} of {len(solves)} solve episodes did not parse, at {surprise:.1f} nats a token"
         return said, found
@@ -311,10 +312,6 @@ def _alike(lives: Sequence[Lifecycle]) -> bool:
     """Whether siblings have equal rewards in every task, and in attempts at them."""
     rewards = {tuple(solve.reward for solve in life.solves) for life in lives}
     return len(rewards) == 1 and len({one.episode.reward for life in lives for one in life.attempts}) < 2
-
-
-def _has_weights(run: Evidence) -> bool:
-    return any(run.option(key) for key in ("warm_start", "model.policy.weights", "model.policy.path"))
 
 
 def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:

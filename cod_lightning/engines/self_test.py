@@ -100,22 +100,11 @@ def largest_gap(
     model: PreTrainedModel,
     prompt: list[int],
     num_new: int,
-    context: Callable[[], AbstractContextManager[object]] = nullcontext,
-    inside: Inside = lambda _, function: function(),
+    context: Callable[[], AbstractContextManager[object]],
+    inside: Inside,
 ) -> Gap:
     """Between engine and model, on the prompt continued by the engine, greedily and at temperature 2; a NaN is infinite."""
-    requests = [
-        Request(
-            dialogue=f"self-test/{temperature}",
-            prompt_ids=prompt,
-            messages=(),
-            max_new_tokens=num_new,
-            noise_seed=0,
-            temperature=temperature,
-        )
-        for temperature in _TEMPERATURES
-    ]
-    completions = asyncio.run(sampled(engine, requests))
+    completions = sampled(engine, [(prompt, 0, temperature) for temperature in _TEMPERATURES], num_new)
     actions = [list(completion.action_ids) for completion in completions]
     rows = [[*prompt, *action, *[0] * (max(map(len, actions)) - len(action))] for action in actions]
     gaps: list[Gap] = []
@@ -134,16 +123,23 @@ def largest_gap(
     return largest if largest.strict else replace(largest, size=fmean(gap.size for gap in gaps))
 
 
-async def sampled(engine: Engine, requests: Sequence[Request]) -> list[Completion]:
-    """What the engine answers to all of them, each of a dialogue of its own."""
+def sampled(engine: Engine, asked: Sequence[tuple[list[int], int, float]], num_new: int) -> list[Completion]:
+    """What the engine says after each prompt, by that noise seed and temperature; all at once, each in a dialogue of its own."""
 
-    async def asked(request: Request) -> Completion:
+    async def answer(number: int, prompt: list[int], seed: int, heat: float) -> Completion:
+        name = f"self-test/{number}"
+        request = Request(
+            dialogue=name, prompt_ids=prompt, messages=(), max_new_tokens=num_new, noise_seed=seed, temperature=heat
+        )
         try:
             return await engine.generate(request)
         finally:
-            engine.release(request.dialogue)
+            engine.release(name)
 
-    return await asyncio.gather(*map(asked, requests))
+    async def all_answers() -> list[Completion]:
+        return await asyncio.gather(*(answer(number, *one) for number, one in enumerate(asked)))
+
+    return asyncio.run(all_answers())
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ sync, and an engine that is nearer to the earlier ones is stale, however coarsel
 behind a prompt that is new to it, goes on from keys and values of something else.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -19,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_scales
-from cod_lightning.engines.base import Completion, Engine, Request
+from cod_lightning.engines.base import Completion, Engine
 from cod_lightning.engines.self_test import NUM_PROMPT, Inside, sampled, training_logits
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.ranks import gathered
@@ -239,18 +238,7 @@ class Probes:
 
 def _answers(engine: Engine, prompt: list[int], ends: list[int]) -> list[Completion]:
     """A token behind each of these beginnings of the prompt."""
-    requests = [
-        Request(
-            dialogue=f"sync-proof/{end}",
-            prompt_ids=prompt[:end],
-            messages=(),
-            max_new_tokens=1,
-            noise_seed=end,
-            temperature=_TEMPERATURE,
-        )
-        for end in ends
-    ]
-    return asyncio.run(sampled(engine, requests))
+    return sampled(engine, [(prompt[:end], end, _TEMPERATURE) for end in ends], 1)
 
 
 def _check_keys(engine: Engine, apart: float, control: float) -> None:

@@ -43,7 +43,7 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     latest = {(one.suite.name, one.condition.name, one.checkpoint): one for one in played}
     tables = [_table(one) for one in latest.values()]
     if path.exists():
-        kept = _read(path)
+        kept = packs_table(path)
         keys = pa.array(["\0".join(map(str, key)) for key in latest], pa.string())
         tables.insert(0, kept.filter(_compute.invert(_compute.is_in(_keys(kept), value_set=keys))))
     content = io.BytesIO()
@@ -51,17 +51,12 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     write_whole(path, content.getvalue())
 
 
-def check_packs(path: Path) -> None:
-    """Raise `DataError` where the file is none that outcomes can be added to."""
-    _read(path)
-
-
 def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
     """The outcomes of a condition of a suite, of the policy as it stood; None where it was not played.
 
     Raises `DataError` where the file is missing or foreign, or a pack has not every position once.
     """
-    table = _read(path)
+    table = packs_table(path)
     wanted = _compute.equal(_keys(table), "\0".join((suite, condition, "None")))
     try:
         columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
@@ -117,7 +112,8 @@ def _keys(table: pa.Table) -> pa.ChunkedArray:
     return _compute.binary_join_element_wise(*columns, "\0")
 
 
-def _read(path: Path) -> pa.Table:
+def packs_table(path: Path) -> pa.Table:
+    """All rows. Raises `DataError` where the file is none that outcomes can be added to."""
     try:
         if (rows := pq.read_metadata(path).num_rows) > _MOST_ROWS:
             raise pa.ArrowInvalid(f"{rows:,} rows, which may be few bytes on disk alone")

@@ -34,8 +34,11 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None 
     gathered and multiplied in, by default the one that they are kept in. Gradients are summed over ranks in float32.
     """
     adapted = has_adapter(model)
+    device = torch.device(mesh.device_type, torch.cuda.current_device()) if mesh.device_type == "cuda" else "cpu"
     for weight in adapter_weights(model).values():
-        _take_first(weight, mesh)
+        values = weight.data.to(device)
+        dist.broadcast(values, 0)
+        weight.data.copy_(values)
     sends = rank() == 0 and not adapted
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()} if sends else {}
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
@@ -59,14 +62,6 @@ def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
     else:
         model.load_state_dict(weights, strict=False)
-
-
-def _take_first(weight: Tensor, mesh: DeviceMesh) -> None:
-    """Give it rank 0's values."""
-    device = torch.device(mesh.device_type, torch.cuda.current_device()) if mesh.device_type == "cuda" else "cpu"
-    values = weight.data.to(device)
-    dist.broadcast(values, 0)
-    weight.data.copy_(values)
 
 
 def _call(model: PreTrainedModel, function: Callable[[], T]) -> T:

@@ -115,12 +115,8 @@ class TinyPolicy(Policy):
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
-            hidden_size=self.hidden_size,
-            num_hidden_layers=self.num_layers,
-            num_attention_heads=self.num_heads,
-            num_key_value_heads=self.num_kv_heads,
+            **{theirs: getattr(self, own) for own, theirs in _SIZES.items()},
             head_dim=self.hidden_size // self.num_heads,
-            intermediate_size=self.intermediate_size,
             max_position_embeddings=self.window,
             initializer_range=0.5 * self.hidden_size**-0.5,
             tie_word_embeddings=True,
@@ -156,4 +152,4 @@ class TinyPolicy(Policy):
                 f"model.policy.weights is {folder}; its vocabulary has {model.config.vocab_size} words, and those of this "
                 f"environment and context are {len(tokenizer)} others. Use weights that were trained with both."
             )
-        return model.train()
+        return model

@@ -39,9 +39,12 @@ def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path)
     assert "\x1b" not in file.getvalue()
 
 
-def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_seconds_left(tmp_path: Path) -> None:
+def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_seconds_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cod_lightning.callbacks.progress._LINE_EVERY_S", 0.0)
     file = io.StringIO()
-    callback = Progress(line_every_s=0.0)
+    callback = Progress()
     callback.console = Console(file=file, width=80)
     torch.manual_seed(0)
     module, trainer = (

@@ -52,8 +52,7 @@ def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
     rewards = [agent.solve(task).reward for task in pack.tasks]
     assert rewards[2:] == [1.0] * 6
     assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 8
-    assert agent.context == agent.store.current().text
-    assert "unknown" not in agent.context
+    assert "unknown" not in agent.store.current().text
 
 
 def test_a_record_of_another_task_is_refused_before_as_many_are_made_of_it(tmp_path):
@@ -226,7 +225,7 @@ def test_an_agent_that_died_before_its_update_does_that_first(tmp_path, monkeypa
     whole.solve(pack.tasks[0])
     assert seeds[num:] == seeds[:num], "the noise is that of an agent that did not die"
     assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
-    assert again.context == whole.context != ""
+    assert again.store.current().text == whole.store.current().text != ""
 
 
 def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import TextState
 from cod_lightning.deployment import ContextStore
-from cod_lightning.deployment.deltas import delta, patched
+from cod_lightning.deployment.rows import delta, patched
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.types import Episode, EpisodeKind
 from tests.cases import each

@@ -265,7 +265,9 @@ class VLLMServerEngine(Engine):
             doubt = "Was it started for another model, or can it not read data.engine.weights_folder?"
             raise EngineFailure(f"{'; '.join(lost)}. {doubt}")
         serves = any(server.up for server in self._servers)
-        found = gathered((serves, any(_gone(server) for server in mine)))
+        # One that runs elsewhere and does not answer may come back; one that answers has refused the weights.
+        gone = any(not server.up and server.process is None and not server.client.healthy() for server in mine)
+        found = gathered((serves, gone))
         if not all(serves for serves, _ in found) and not any(comes_back for _, comes_back in found):
             raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
         if own := self._fleet and self._fleet.troubles():
@@ -318,8 +320,3 @@ class VLLMServerEngine(Engine):
             max_concurrent=self.max_concurrent,
             timeout_s=self.timeout_s,
         )
-
-
-def _gone(server: Server) -> bool:
-    """Whether it may come back: it runs elsewhere and does not answer, while one that answers has refused the weights."""
-    return not server.up and server.process is None and not server.client.healthy()

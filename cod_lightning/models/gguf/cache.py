@@ -22,8 +22,7 @@ from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
 from cod_lightning.models.gguf.architectures import as_trained, config_of, named_weights, skeleton
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
-from cod_lightning.models.gguf.tokenizer import fast_tokenizer
-from cod_lightning.models.gguf.vocabulary import vocabulary_of
+from cod_lightning.models.gguf.tokenizer import fast_tokenizer, vocabulary_of
 
 _found: dict[tuple[str | None, str], Path] = {}
 """Folders that this process has compared with their digests, by cache and identity."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import regex
 
-from cod_lightning.models.gguf.vocabulary import BYTE, NORMAL, SPACE, GGUFVocabulary
+from cod_lightning.models.gguf.tokenizer import BYTE, NORMAL, SPACE, GGUFVocabulary
 from cod_lightning.seeds import derive_seed
 
 NUM_TEXTS = 1_000
@@ -68,7 +68,7 @@ def _with_whole(text: str, whole: dict[str, int]) -> Iterator[tuple[str, int | N
 
 
 def _bytes(vocabulary: GGUFVocabulary, text: str) -> list[int]:
-    ids, ranks = vocabulary.ids, vocabulary.ranks
+    ids, ranks = vocabulary.ids, {pair: place for place, pair in enumerate(vocabulary.merges)}
     pieces = [unicodedata.normalize("NFC", text) if vocabulary.cut.composed else text]
     for pattern in vocabulary.cut.patterns:
         pieces = [part for piece in pieces for part in _cut(pattern, piece)]

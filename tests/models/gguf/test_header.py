@@ -6,7 +6,7 @@ import pytest
 
 from cod_lightning.models.gguf.architectures import config_of, named_weights
 from cod_lightning.models.gguf.header import GGUFFile, Unreadable
-from cod_lightning.models.gguf.vocabulary import vocabulary_of
+from cod_lightning.models.gguf.tokenizer import vocabulary_of
 from tests.cases import each
 from tests.tiny_gguf import tiny_file
 

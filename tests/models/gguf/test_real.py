@@ -13,7 +13,7 @@ import torch
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.gguf.architectures import config_of
 from cod_lightning.models.gguf.header import GGUFFile
-from cod_lightning.models.gguf.vocabulary import vocabulary_of
+from cod_lightning.models.gguf.tokenizer import vocabulary_of
 from cod_lightning.models.pretrained import read_tokenizer
 from tests.models.gguf.reference import differing
 

@@ -5,8 +5,7 @@ import pytest
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.gguf.architectures import config_of
 from cod_lightning.models.gguf.header import GGUFFile
-from cod_lightning.models.gguf.tokenizer import fast_tokenizer
-from cod_lightning.models.gguf.vocabulary import CUTS, vocabulary_of
+from cod_lightning.models.gguf.tokenizer import CUTS, fast_tokenizer, vocabulary_of
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.rollout.chat import Chat
 from tests.cases import each
