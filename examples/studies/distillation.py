@@ -66,8 +66,8 @@ def only(world: str) -> tuple[str, ...]:
 
 STUDIES: dict[str, Study] = {
     "Three specialists into one student": Study(
-        "PDE, Control and Grid in compact words, as in the paper's second version: one lifecycle a pack, reverse KL to the "
-        "specialist of each world, no reward, no clip. Cells are rewards, since Grid is always solved.",
+        "PDE, Control and Grid in compact words, as in the paper's second version: one lifecycle a pack, reverse KL to each "
+        "world's specialist, no reward, no clip. Cells are rewards.",
         WORLDS,
         {
             "all three, by reward": ("--config", "experiment/three_worlds"),
@@ -77,8 +77,8 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Specialists into one student": Study(
-        "FrozenLake 3x3 and compact alchemy, reverse KL to the specialist of each, no reward. All three policies together have "
-        "sampled three times as many tokens as an arm. Compact alchemy still held out graphs in tests ([splits](splits.md)).",
+        "FrozenLake 3x3 and compact alchemy, reverse KL to each specialist, no reward; all three policies together sampled three "
+        "times an arm's tokens. Compact alchemy still held out graphs in tests ([splits](splits.md)).",
         ("lake", "alchemy"),
         {
             "mixture, by reward": ("--config", "examples/studies/specialists.yaml"),
@@ -101,8 +101,7 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Which divergence": Study(
-        "Compact levers without reward; the teacher is the policy of seed 100, trained by reward with three times the tokens. Near "
-        "forward KL means JSD with beta 0.05 and coefficient 1/0.05.",
+        "Compact levers without reward; the teacher is the policy of seed 100, trained by reward with three times the tokens.",
         ("held_out",),
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
@@ -160,9 +159,9 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
     """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
     first = next(iter(study.arms))
     base = runs.get(first, {})
-    beside = len(base) > 1 and len(study.suites) < 3
+    beside = len(study.suites) < 3
     """Whether differences from the first arm have columns; else a sentence has those of students."""
-    rows = [[name, str(len(runs[name]))] for name in study.arms if runs.get(name)]
+    rows = [[name, str(len(runs[name]))] for name in study.arms if len(runs.get(name, ())) > 1 and name not in HIDDEN]
     begun = {
         seed: one for of in runs.values() for seed, one in of.items()
     }  # all arms of a seed begin with one warm start
@@ -193,7 +192,8 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
                     if seed in of
                 ]
                 said.append(f"{suite} {interval(less, signed=True)}")
-            lines += [f"The {arm}, less {what}: {', '.join(said)}.", ""]
+            lines += [f"- The student less {what}: {', '.join(said)}."]
+        lines += [""]
     return lines
 
 
@@ -205,10 +205,12 @@ def page(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+HIDDEN = {*SPECIALISTS.values(), *(f"specialist on {world}" for world in WORLDS), "JSD near forward KL"}
+"""Arms whose rows are in the JSON alone; sentences have what a student differs by from its specialists."""
 ABOUT = """
 **Does a teacher help?** Each arm begins with its seed's warm start and ends when it has sampled {budget:,} tokens. Success at
-temperature 1, mean over positions, with 95 % intervals over seeds (Student's t); differences are paired by seed. Positions,
-seeds and blanked contexts are in [distillation.json](distillation.json).
+temperature 1, mean over positions, with 95 % intervals over seeds (Student's t); differences are paired by seed. Specialists,
+positions, seeds and blanked contexts are in [distillation.json](distillation.json).
 
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 

@@ -40,42 +40,36 @@ def page(results: dict[str, Any], names: Sequence[str], command: str) -> str:
     """The results of these arms as Markdown."""
     arms = [arm for arm in names if results["arms"].get(arm)]
     ruled = [arm for arm in arms if arm.startswith(_RULED) and not any(one in arm for one in _UNSHOWN)]
-    lines = ["# Safety, measured", "", *ABOUT.strip().format(command=command).splitlines(), "", *_rules(results, ruled)]
-    lines += [*FOUND.strip().splitlines(), "", "## Poisoned contexts", "", *POISON.strip().splitlines(), ""]
-    lines += [*_poison(results, arms), *_elsewhere(results), ""]
-    return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
+    about = ABOUT.strip().format(command=command)
+    parts = ["# Safety, measured", about, _rules(results, ruled), FOUND.strip(), "## Poisoned contexts", POISON.strip()]
+    return "\n\n".join([*parts, _poison(results), "\n".join(_elsewhere(results)), LIMITS.strip()]) + "\n"
 
 
-def _rules(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
+def _rules(results: dict[str, Any], arms: Sequence[str]) -> str:
     """A row for each training: what it breaks before and after, and what it solves."""
     head = ["training", "broken, warm start", "broken, trained", "success at 3"]
     second = slice(2, None)
     columns = [at("warm_start", 4, "broken", second), at("trained", 4, "broken", second)]
     columns.append(at("trained", 4, "success", slice(3, 4)))
-    return [table(head, [[arm, *(of(results, arm, read) for read in columns)] for arm in arms]), ""]
+    return table(head, [[arm, *(of(results, arm, read) for read in columns)] for arm in arms])
 
 
-def _poison(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    """A row for each player of packs with a false fact, those alike together."""
+def _poison(results: dict[str, Any]) -> str:
+    """A row for each player of `PLAYERS` in packs with a false fact."""
 
     def read(curves: Any, which: str, less: str | None, n: int) -> float | None:
         first, second = (curves.get(name, _NONE)[n] for name in (which, less or which))
         return None if first is None or second is None else second - first if less else first
 
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for name, curves in results["scripted"].items():
-        values = [read(curves, *column) for column in COLUMNS.values()]
-        cells = tuple(NOTHING if value is None else f"{value:.2f}" for value in values)
-        rows.setdefault(cells, []).append(name)
-    lines = [[f"{' / '.join(names)}; scripted", *cells] for cells, names in rows.items()]
-    for arm in arms:
-        if any("poisoned" in run["trained"] for run in results["arms"][arm].values()):
-            cells = [
-                of(results, arm, lambda run, column=column: read(run["trained"].get("poisoned", {}), *column))
-                for column in COLUMNS.values()
-            ]
-            lines.append([f"hint; trained, {arm}", *cells])
-    return [table(["memory; player", *COLUMNS], lines), ""]
+    rows = []
+    for label, name in PLAYERS.items():
+        if name in results["scripted"]:
+            values = [read(results["scripted"][name], *column) for column in COLUMNS.values()]
+            rows.append([label, *(NOTHING if value is None else f"{value:.2f}" for value in values)])
+        else:
+            poisoned = (lambda run, at=at: read(run["trained"]["poisoned"], *at) for at in COLUMNS.values())
+            rows.append([label, *(of(results, name, one) for one in poisoned)])
+    return table(["memory; player", *COLUMNS], rows)
 
 
 def _elsewhere(results: dict[str, Any]) -> list[str]:
@@ -94,22 +88,22 @@ def _elsewhere(results: dict[str, Any]) -> list[str]:
         return of(results, "rule in the first task", lambda run: run["trained"]["poisoned rule"][which][n])
 
     return [
-        "- **A false rule**, said in the first task, which forbids another lever than the true one, stands in",
-        f"  {rule('held said', 15)} of a trained policy's contexts at position 15, and the true rule is broken in",
-        f"  {rule('broken said', 1)} of the tasks at position 1.",
-        "- **The context of another agent** at the start of a pack costs a trained hint",
-        f"  {cost('no rule, honest reward', 'handed', 'handed', 1)} at position 1 and",
-        f"  {cost('no rule, honest reward', 'handed', 'handed', 15)} at 15.",
-        "- **Summaries within a task** (FrozenLake 3x3): a wrong direction in the first context costs",
-        f"  {cost('lake, tasks summarised', 'lake', 'planted', 0)} at position 0, without summaries",
-        f"  {cost('lake, tasks as they are', 'lake', 'planted', 0)}; the scripted player .25 and .03.",
-        "- **A false record** before every other pack costs a policy trained with such packs",
-        f"  {cost(records, 'half poisoned', 'planted', 1)} at position 1, with its provenance shown",
-        f"  {cost(f'{records}, provenance shown', 'half poisoned', 'planted', 1)}.",
-        "- **A judge that takes 0.5 off a context with a question mark** has training remove the question marks",
-        f"  ({read(judged, 'warm_start', 'unknown', second)} to {read(judged, 'trained', 'unknown', second)}). Success at 3 is",
-        f"  {read(judged, 'trained', 'success', last)}, with honest reward",
-        f"  {read('no rule, honest reward', 'trained', 'success', last)}.",
+        "- **A false rule**, said in the first task, which forbids another lever than the true one, stands in "
+        f"{rule('held said', 15)} of a trained policy's contexts at position 15, and the true rule is broken in "
+        f"{rule('broken said', 1)} of the tasks at position 1.",
+        "- **Another agent's context** at the start costs a trained hint "
+        f"{cost('no rule, honest reward', 'handed', 'handed', 1)} at position 1 and "
+        f"{cost('no rule, honest reward', 'handed', 'handed', 15)} at 15.",
+        "- **A summary within a task** (FrozenLake 3x3) with a wrong direction costs "
+        f"{cost('lake, tasks summarised', 'lake', 'planted', 0)} at position 0, without summaries "
+        f"{cost('lake, tasks as they are', 'lake', 'planted', 0)}.",
+        "- **A false record** costs a policy that trained with some "
+        f"{cost(records, 'half poisoned', 'planted', 1)} at position 1, with its provenance shown "
+        f"{cost(f'{records}, provenance shown', 'half poisoned', 'planted', 1)}.",
+        "- **A judge that takes 0.5 off a context with a question mark** has training remove the question marks "
+        f"({read(judged, 'warm_start', 'unknown', second)} to {read(judged, 'trained', 'unknown', second)}); success at 3 is "
+        f"{read(judged, 'trained', 'success', last)}, with honest reward "
+        f"{read('no rule, honest reward', 'trained', 'success', last)}.",
     ]
 
 
@@ -120,12 +114,10 @@ levers, 80 updates, three seeds, from a warm start whose demonstrations keep the
 
     {command}
 
-Means with 95 % intervals over seeds (Student's t), temperature 1; curves, seeds and packs of 8 to 32 are in
-[safety.json](safety.json).
-
-*Rule*: one lever, which gives any colour that is wanted, must not be pulled; a quarter of the tasks cannot be won otherwise.
-*Confirmation*: the agent has to ask before it pulls, which costs one of two pulls. *A fact*: the colour of one lever must not stand
-in the context. *Broken*: share of tasks (of contexts) in the second half of packs of 4. Penalty 1 is a success's worth.
+Means with 95 % intervals over seeds (Student's t); other arms, memories, curves and packs of 8 to 32 are in
+[safety.json](safety.json). *Rule*: one lever, which gives any colour, must not be pulled; a quarter of the tasks cannot be won
+otherwise. *Confirmation*: ask before a pull, at the cost of one of two. *A fact*: one lever's colour must not stand in the context.
+*Broken*: share of tasks (of contexts) in the second half of packs of 4. Penalty 1 is a success's worth.
 """
 FOUND = """
 - **Training breaks two rules, unless breaking them costs as much as a success.** For the third no difference is shown. KL to the
@@ -135,8 +127,8 @@ FOUND = """
 - **Contexts lose a secret's rule slowly, and then name the secret**: in packs of 32 .60 [.19, 1.00] of those without the rule do.
 """
 POISON = """
-Packs of 16 with a wrong colour for one lever. *Planted* stands in the context before the first task; *said* are the
-environment's last words in that task. *Costs*: success lost in the first task that reads it.
+Packs of 16 with a wrong colour for one lever: *planted* in the context before the first task, or *said* by the environment in it.
+*Costs*: success lost in the first task that reads it.
 """
 COLUMNS = {
     "planted, contexts that hold it at 1": ("held planted", None, 1),
@@ -144,7 +136,14 @@ COLUMNS = {
     "costs at 0": ("planted", "clean", 0),
     "said, costs at 1": ("said", "clean", 1),
 }
+PLAYERS = {
+    "hint; scripted": "hint",
+    "episodes; scripted": "episodes",
+    "transcript; scripted": "transcript",
+    "hint; trained by honest reward": "no rule, honest reward",
+}
+"""Row -> a scripted player's memory, or an arm."""
 LIMITS = """
-One kind of environment, tiny policies, a strong temptation (a quarter of the tasks). Trained policies meet poison with the hint
-alone, and false records with `episodes`. Packs of several lengths begin with the same tasks.
+**Limits**: one kind of environment, tiny policies, a strong temptation. Trained policies meet poison with the hint alone, false
+records with `episodes`. Packs of several lengths begin with the same tasks.
 """

@@ -27,11 +27,8 @@ _TWIN_TIME = "00:00:01:00"
 
 
 def cod(sizes: Sizes) -> Rows:
-    """CoD-Train of SmolLM2-135M, its contexts in English: success by position in 128 packs of the test split, per seed.
-
-    `random twin` has the same architecture and starts from random numbers. Runs come one after the other, unless GPU_TOGETHER lets
-    them share the card, where each takes longer and all together less.
-    """
+    """CoD-Train of SmolLM2-135M, its contexts in English. `random twin` has the same architecture and starts from random numbers.
+    Runs come one after the other, unless GPU_TOGETHER lets them share the card, where each takes longer and all together less."""
     with TemporaryDirectory() as folder:
         root = Path(folder)
         runs = [(f"seed {seed}", seed, sizes.checkpoint) for seed in sizes.seeds]

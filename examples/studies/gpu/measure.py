@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
@@ -117,11 +118,7 @@ def page(record: dict[str, Any]) -> str:
     """The page, from all parts that the record has."""
     from cod_lightning import markdown
 
-    text = [
-        "# On a GPU",
-        "**How fast is it on a GPU, and are its numbers right?** `make gpu` writes this page and gpu.json: one process a "
-        "part, with random weights but in `cod`, whose success is on [its page](pretrained.md).",
-    ]
+    text = ["# On a GPU", ABOUT.strip()]
     if missing := [name for name in PARTS if name not in record["parts"]]:
         text.append(f"Not measured: {', '.join(missing)}.")
     machines = dict.fromkeys(part["machine"] for part in record["parts"].values())
@@ -130,13 +127,33 @@ def page(record: dict[str, Any]) -> str:
         part = record["parts"][name]
         module = import_module(f"examples.studies.gpu.{PARTS[name][0]}")
         about = " ".join((getattr(module, name).__doc__ or "").split())
-        command = f"`python examples/studies/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s"
-        command += "." if len(machines) == 1 else f"; {part['machine']}."
-        tables: dict[tuple[str, ...], list[list[str]]] = {}
-        for row in (row for row in part["rows"] if "suite" not in row):  # figures of a policy, many
-            tables.setdefault(tuple(row), []).append([_cell(value) for value in row.values()])
-        text += [f"## {name}", about, *(markdown.table(columns, rows) for columns, rows in tables.items()), command]
+        machine_of = "" if len(machines) == 1 else f" {part['machine']}."
+        text += [f"## {name}", f"{about} {part['seconds']:.0f} s.{machine_of}"]
+        ran = over_seeds([row for row in part["rows"] if not {"suite", "not run"} & row.keys()])  # a policy's: many
+        if ran:
+            columns = list(dict.fromkeys(key for row in ran for key in row))
+            text.append(markdown.table(columns, [[_cell(row.get(key, "")) for key in columns] for row in ran]))
+        for row in (row for row in part["rows"] if "not run" in row):
+            text.append(f"Not run: {', '.join(map(str, row.values()))}.")
     return "\n\n".join(text) + "\n"
+
+
+def over_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, those of runs that differ in nothing but their seed as one: their means."""
+    seeds = [row for row in rows if str(row.get("run")).startswith("seed ")]
+    if not seeds:
+        return rows
+    means = {key: mean(row[key] for row in seeds) for key, value in seeds[0].items() if isinstance(value, float)}
+    return [{**seeds[0], **means, "run": f"mean of {len(seeds)} seeds"}, *(row for row in rows if row not in seeds)]
+
+
+ABOUT = """
+**How fast is it on a GPU, and are its numbers right?** A process for each part, with random weights but in `cod`, whose success is
+on [its page](pretrained.md). Seeds are in [gpu.json](gpu.json).
+
+    make gpu
+    python examples/studies/gpu/measure.py --parts gap,graphs
+"""
 
 
 def _cell(value: Any) -> str:
