@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.records import number
@@ -186,7 +187,6 @@ def _float(text: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _natural(column: str) -> list[tuple[int, str]]:
+def _natural(column: str) -> list[Any]:
     """Numbers in a name count as numbers: position_10 comes after position_9."""
-    pieces = ((piece.lstrip("0") if piece.isdecimal() else None, piece) for piece in re.split(r"(\d+)", column))
-    return [(-1, piece) if digits is None else (len(digits), digits) for digits, piece in pieces]
+    return [int(piece) if place % 2 else piece for place, piece in enumerate(re.split(r"(\d{1,9})", column))]

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from cod_lightning.files import write_whole
 
 _SCRIPTS = (
-    "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "entries.js", "details.js",
-    "strip.js", "browser.js", "page.js",
-)  # fmt: skip
+    *("dom.js", "charts.js", "lake.js", "difference.js", "overview.js", "tokens.js", "entries.js", "details.js"),
+    "browser.js",
+)
 """In this order they become one script."""
 _ESCAPED = re.compile("[<>&\u2028\u2029\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 

@@ -5,7 +5,6 @@ Fields that `rollout/transcript.py` has too keep its names.
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -27,40 +26,18 @@ _TEXTS = ("context_before", "context_after", "feedback", "error")
 Record = dict[str, Any]
 
 
-class StringTable:
-    """Texts by number, in the order in which they came; 0 is the empty one. Contexts and observations repeat a lot.
-
-    >>> table = StringTable()
-    >>> table.add("up"), table.add("down"), table.add("up"), table.texts
-    (1, 2, 1, ['', 'up', 'down'])
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {"": 0}
-
-    def add(self, text: str) -> int:
-        """The number of this text."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts, each at its number."""
-        return list(self._numbers)
-
-
 class Shelf:
-    """All that the page's browser of lifecycles shows: texts and packs by their numbers."""
+    """All that the page's browser of lifecycles shows, with every text once: contexts and observations repeat a lot."""
 
     def __init__(self) -> None:
-        self._strings, self._packs = StringTable(), StringTable()
-        self._text = self._strings.add
+        self._numbers = {"": 0}
+        self._packs: list[Record] = []
+        """One for each group."""
         self.lifecycles: list[Record] = []
-        self._num_groups = 0
 
     def add(self, file: int, played: PlayedGroup, gaps: Gaps | None = None) -> None:
         """Put a group's lifecycles at the end."""
-        pack, lives = _pack(played.group.pack), list[Record]()
-        number = self._packs.add(json.dumps(pack)) - 1
+        pack, lives = self._pack(played.group.pack), list[Record]()
         for index, life in enumerate(played.group.lifecycles):
             episodes = list(self._episodes(life.episodes, pack))
             for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
@@ -70,23 +47,29 @@ class Shelf:
                 "file": file,
                 "step": played.step,
                 "sibling": life.sibling,
-                "group": self._num_groups,
-                "pack": number,
+                "group": len(self._packs),
             }
             shown = [self._entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
             lives.append(of_life | {"episodes": episodes, "entries": shown, "more_entries": len(entries) - len(shown)})
         self.lifecycles += lives
-        self._num_groups += 1
+        self._packs.append(pack)
 
     @property
     def strings(self) -> list[str]:
         """All texts, each at its number."""
-        return self._strings.texts
+        return list(self._numbers)
 
     def as_data(self) -> Record:
         """For the page."""
-        packs = [json.loads(text) for text in self._packs.texts[1:]]
-        return {"strings": self.strings, "packs": packs, "lifecycles": self.lifecycles}
+        return {"strings": self.strings, "packs": self._packs, "lifecycles": self.lifecycles}
+
+    def _text(self, text: str) -> int:
+        """The text's number."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def _pack(self, pack: Pack) -> Record:
+        tasks = [{"spec": self._text(_spec(task.spec)), "lake": lake_of(task.spec)} for task in pack.tasks]
+        return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
 
     def _episodes(self, episodes: Sequence[Episode], pack: Record) -> Iterator[Record]:
         for episode in episodes:
@@ -135,11 +118,6 @@ def number(value: float | None) -> float | None:
     return float(f"{value:.5g}")
 
 
-def _pack(pack: Pack) -> Record:
-    tasks = [{"id": str(task.id), "spec": _spec(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
-    return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
-
-
 def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:
     """Each turn's gaps in ten thousandths of a nat; of the episode its advantage, later updates, mean and largest gap."""
     if found is None or not found.gaps:
@@ -168,15 +146,16 @@ _LARGEST = 32
 
 def lake_of(spec: object) -> dict[str, Any] | None:
     """Rows, mapping and names of a lake's task, or None for a task of any other world."""
-    if not isinstance(spec, Mapping):
+    match spec:
+        case {"rows": [*rows], "mapping": [_, _, _, _] as mapping} if 1 < len(rows) <= _LARGEST:
+            rows, mapping = list(map(str, rows)), list(map(str, mapping))
+        case _:
+            return None
+    letters = "".join(rows)
+    is_square = all(len(row) == len(rows) for row in rows)
+    if not is_square or not set(letters) <= set("SFHG") or letters.count("S") != 1 or not set(mapping) <= STEPS.keys():
         return None
-    rows, mapping = _texts(spec.get("rows")), _texts(spec.get("mapping"))
-    square = 1 < len(rows) <= _LARGEST and all(len(row) == len(rows) for row in rows)
-    if not square or not re.fullmatch("[SFHG]+", letters := "".join(rows)):
-        return None
-    if letters.count("S") != 1 or len(mapping) != 4 or not set(mapping) <= STEPS.keys():
-        return None
-    return {"rows": list(rows), "mapping": list(mapping), "noun": "Direction", "names": list(NUMBERS)}
+    return {"rows": rows, "mapping": mapping, "noun": "Direction", "names": list(NUMBERS)}
 
 
 def path_of(lake: Mapping[str, Any], responses: Sequence[str]) -> list[Cell]:
@@ -190,8 +169,3 @@ def path_of(lake: Mapping[str, Any], responses: Sequence[str]) -> list[Cell]:
         if rows[path[-1][0]][path[-1][1]] in "GH":
             break
     return path
-
-
-def _texts(found: object) -> tuple[str, ...]:
-    listed = found if isinstance(found, list | tuple) else ()
-    return tuple(listed) if all(isinstance(one, str) for one in listed) else ()

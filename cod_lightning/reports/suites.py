@@ -54,29 +54,22 @@ def run_names(folders: list[Path]) -> list[str]:
 
 
 def _suite(record: Any) -> dict[str, Any]:
-    try:
-        findings = sentences(record)
-    except _UNREADABLE:
-        findings = ["Another version wrote this file; it lacks the figures that findings need."]
-    record = _rounded(record)
-    found = {row.key: row for row in rows(record)}
-    figures = record.get("figures") or {}
-    regret, recovery = figures.get("regret"), figures.get("recovery")
+    findings, record = sentences(record), _rounded(record)
+    recovery = (record.get("figures") or {}).get("recovery")
     return {
         "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}"
         + (f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""),
-        "rows": [_row(row) for row in found.values()],
+        "rows": [_row(row) for row in rows(record)],
         "sentences": [*findings, CAVEAT],
-        "regret": None if regret is None else _points(regret["by_position"]),
         "recovery": None
         if recovery is None
         else {
             "offsets": [int(offset) for offset in recovery["offsets"]],
             "rows": [
-                {"kind": found[key].kind, "label": found[key].label, **_points(figures)}
-                for key, figures in recovery["rows"].items()
+                {"kind": row.kind, "label": row.label, **_points(recovery["rows"][row.key])}
+                for row in rows(record)
+                if row.key in recovery["rows"]
             ],
-            "differences": _points([recovery["drop"], recovery["regained"]]),
         },
     }
 

@@ -109,9 +109,6 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: P
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     texts = "[...document.querySelectorAll('.chart text')].map((one) => one.getBoundingClientRect().height || 99)"
     assert page.evaluate(f"Math.min(...{texts})") > 11
-    boxes = page.locator(".suite figure").last.locator("svg").first.locator("tspan")
-    right, left = (boxes.nth(place).bounding_box() for place in (0, 2))
-    assert right["x"] + right["width"] < left["x"]
 
 
 def evaluated(folder: Path, times: int, **changed: Any) -> Path:
@@ -188,34 +185,6 @@ def test_a_text_is_shown_with_its_words_whether_it_is_what_was_asked_for_and_its
         assert page.locator(".row .dots").nth(row).locator("i").count() == 2, "a dot for each solve episode alone"
 
 
-def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Opened, tmp_path: Path) -> None:
-    hostile = "</text><script>alert(1)</script> & \x00\x1b[0m \u202e \uffff " + "long " * 300
-    page = opened(write_run(tmp_path / "run", [group("a <b>& \uffff", [[True, None, False]], context=hostile)]))
-    with page.expect_download() as download:
-        page.locator(".details header a").nth(1).click()
-    assert download.value.suggested_filename == "a_b_sibling_0_step_4.svg"
-    picture = ElementTree.parse(download.value.path()).getroot()
-    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a <b>& \ufffd", "✓ task 0: solved", "· task 1: no reward", "✗ task 2: not solved", "(empty)"} <= set(texts)
-    assert any("</text><script>" in text for text in texts)
-    assert any(re.fullmatch(r"… \d+ lines more", text) for text in texts)
-    assert not any(RAW.search(text) for text in texts)
-    assert not list(picture.iter("script"))
-
-
-def test_the_axis_of_a_saved_lifecycle_says_what_its_lines_stand_at(opened: Opened, tmp_path: Path) -> None:
-    (life,) = group("a", [[True, False]]).lifecycles
-    rewards = iter((1.5, 0.0, -0.25))
-    episodes = tuple(structs.replace(one, reward=next(rewards)) for one in life.episodes)
-    made = structs.replace(group("a", [[True, False]]), lifecycles=(structs.replace(life, episodes=episodes),))
-    page = opened(write_run(tmp_path / "run", [made]))
-    with page.expect_download() as download:
-        page.locator(".details header a").nth(1).click()
-    picture = ElementTree.parse(download.value.path()).getroot()
-    texts = {one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"1.5", "\u22120.25"} <= texts
-
-
 def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines(
     opened: Opened, tmp_path: Path
 ) -> None:
@@ -223,7 +192,7 @@ def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines
     with page.expect_download() as download:
         page.locator("#evaluation figcaption a").first.click()
     picture = ElementTree.parse(download.value.path()).getroot()
-    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    texts = [str(one.text) for one in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"position", "trained T=1", "blanked context"} <= set(texts)
     assert texts[0].startswith("Success by position in the pack")
 
@@ -346,17 +315,16 @@ def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened
     assert "Updates trained on" in page.locator("#episode").inner_text()
 
 
-def test_regret_and_recovery_are_drawn_and_read_with_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
+def test_recovery_is_drawn_and_read_with_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
-    regret, recovery, change = (page.locator(".suite figure").nth(place) for place in (1, 2, 3))
-    regret.locator("svg").first.focus()
-    page.keyboard.press("ArrowRight")
-    assert regret.locator(".readout").inner_text().split("\n") == ["position 0", "trained 0.500 [0.40, 0.60], 50 packs"]
+    recovery = page.locator(".suite figure").nth(1)
     assert recovery.locator(".line").count() == 2
     assert recovery.locator(".mark").count() == 1
-    change.locator("svg").first.focus()
-    page.keyboard.press("ArrowLeft")
-    assert "trained 0.250 [0.15, 0.35], 50 packs" in change.locator(".readout").inner_text()
+    recovery.locator("svg").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert recovery.locator(".readout").inner_text().split("\n") == [
+        "tasks since the change -1", "trained T=1 0.800 [0.70, 0.90], 50 packs", "blanked context 0.400 [0.30, 0.50], 50 packs",
+    ]  # fmt: skip
 
 
 def test_tokens_that_are_no_words_are_bars(opened: Opened, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ class Browser {
   follow() {
     const asked = new URLSearchParams(location.hash.slice(1)), number = (name) => Number(asked.get(name));
     if (!asked.has("pack")) return;
-    const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.pack].id === asked.get("pack") &&
+    const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.group].id === asked.get("pack") &&
       one.sibling === number("sibling") && one.step === number("step") && (!asked.has("file") || this.overview.files[one.file].label === asked.get("file")));
     if (found < 0) return;
     this.goTo(found);
@@ -59,13 +59,10 @@ class Browser {
     return h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() }, this.search, boxes, clear);
   }
 
-  wanted() {
-    return Object.fromEntries(Object.entries(this.choices).map(([key, box]) => [key, box ? box.querySelector("select").value : ""]));
-  }
-
   // Outcome, status and position are asked of one and the same episode; the first that fits is the one that is shown.
   filter() {
-    const want = this.wanted(), words = this.search.value.trim().toLowerCase();
+    const want = Object.fromEntries(Object.entries(this.choices).map(([key, box]) => [key, box ? box.querySelector("select").value : ""]));
+    const words = this.search.value.trim().toLowerCase();
     const hits = words ? new Set(this.data.strings.flatMap((text, index) => (text.toLowerCase().includes(words) ? [index] : []))) : null;
     const asks = (one) => (!want.position || one.position === Number(want.position)) && (!want.status || one.status === want.status) && (!want.outcome || outcomeOf(one) === want.outcome);
     const hasHit = (one) => !hits || [one.context_before, one.context_after, one.feedback, one.error].some((text) => hits.has(text)) || one.turns.some((turn) => hits.has(turn.observation) || hits.has(turn.response));
@@ -73,7 +70,7 @@ class Browser {
     this.data.lifecycles.forEach((life, number) => {
       if (want.run && this.overview.files[life.file].run !== Number(want.run)) return;
       if ((want.file && life.file !== Number(want.file)) || (want.step && life.step !== Number(want.step))) return;
-      const isNamed = words && this.data.packs[life.pack].id.toLowerCase().includes(words);
+      const isNamed = words && this.data.packs[life.group].id.toLowerCase().includes(words);
       let episode = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
       if (episode < 0 && hits && life.episodes.some(asks) && life.episodes.some(hasHit)) episode = life.episodes.findIndex(hasHit);
       if (episode >= 0) this.found.push([number, episode]);
@@ -112,15 +109,11 @@ class Browser {
 
   row(index) {
     const life = this.data.lifecycles[this.found[index][0]], file = this.overview.files[life.file], several = this.overview.runs.length > 1;
+    const id = this.data.packs[life.group].id; // its end tells it from others, so a long one is cut in the middle
     return h("div", { class: "row", role: "option", id: `row-${index}`, "aria-selected": String(index === this.chosen), "aria-posinset": index + 1, "aria-setsize": this.found.length,
       style: { top: `${index * ROW}px` }, onclick: () => { this.choose(index); this.list.focus(); } },
-    h("span", { class: "row-top" }, several ? swatch(file.run) : null, this.name(this.data.packs[life.pack].id), h("span", { class: "row-sibling" }, `#${life.sibling}`)),
+    h("span", { class: "row-top" }, several ? swatch(file.run) : null, h("span", { class: "row-name" }, id.slice(0, -14)), h("span", { class: "row-name" }, id.slice(-14)), h("span", { class: "row-sibling" }, `#${life.sibling}`)),
     h("span", { class: "row-under" }, h("span", {}, `step ${life.step} · ${file.label}`), dots(life)));
-  }
-
-  // The end of a pack's name tells it from others, so a long one is cut in the middle.
-  name(id) {
-    return [h("span", { class: "row-name" }, id.slice(0, -14)), h("span", { class: "row-name" }, id.slice(-14))];
   }
 
   key(event) {
@@ -150,3 +143,7 @@ class Browser {
 function select(name, options) {
   return h("label", { class: "filter" }, h("span", {}, name), h("select", { name }, h("option", { value: "" }, "any"), options.map(([value, text]) => h("option", { value }, text))));
 }
+
+const overviewData = JSON.parse(byId("overview-data").textContent);
+drawOverview(overviewData);
+unpacked("lifecycles-data").then((data) => new Browser(byId("lifecycles"), data, overviewData));

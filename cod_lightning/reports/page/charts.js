@@ -31,9 +31,9 @@ function extent(values, fixed) {
   return [low === 0 ? 0 : low - room, high + room];
 }
 
-// `lines`: {label, x, y, ci95, n, colour, dash, marks, bare (no stroke), faint, strong}; the first lies on top. Options: title, xLabel,
-// range, large (marks side by side at whole x), names (of the whole x, in place of numbers, each in lines), mark ({x, label}, a line from top to bottom).
-function chart(lines, { title, xLabel, range, large, names, mark }) {
+// `lines`: {label, x, y, ci95, n, colour, dash, marks, faint, strong}; the first lies on top. Options: title, xLabel, range, large (marks
+// side by side at whole x), mark ({x, label}, a line from top to bottom).
+function chart(lines, { title, xLabel, range, large, mark }) {
   const [WIDE, HIGH] = large ? [540, 310] : [330, 200];
   const drawn = lines.filter((line) => line.y.some((y) => y !== null));
   const allX = drawn.flatMap((line) => line.x);
@@ -42,7 +42,7 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   const caption = h("figcaption", {}, title), figure = h("figure", { class: "chart" }, caption);
   if (!allY.length) return put(figure, {}, [h("p", { class: "faint" }, "no numbers")]);
   let [x0, x1] = [Math.min(...allX), Math.max(...allX)];
-  if (x0 === x1 || names) [x0, x1] = [x0 - 0.5, x1 + 0.5];
+  if (x0 === x1) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   const [y0, y1] = extent(allY, range), margin = large ? 18 : 0;
   const labels = ticks(y0, y1).map((y) => [y, axisNumber(y, y1 - y0)]);
   const LEFT = Math.max(46, 14 + (large ? 10 : 7) * Math.max(...labels.map(([, text]) => text.length)));
@@ -55,7 +55,7 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
     picture.append(svg("text", { x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, text));
   }
   for (const x of ticks(x0, x1, true).filter((one) => one >= x0 && one <= x1))
-    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, names ? names[x].map((line, at) => svg("tspan", { x: px(x), dy: 15 * at }, line)) : axisNumber(x, x1 - x0)));
+    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, axisNumber(x, x1 - x0)));
   if (mark) {
     picture.append(svg("line", { class: "mark", x1: px(mark.x), x2: px(mark.x), y1: TOP, y2: HIGH - BOTTOM }));
     picture.append(svg("text", { x: px(mark.x) + 5, y: HIGH - BOTTOM - 6 }, mark.label));
@@ -63,10 +63,10 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
   picture.append(svg("text", { class: "axis", x: (LEFT + WIDE) / 2, y: HIGH - 2, "text-anchor": "middle" }, xLabel));
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: HIGH - BOTTOM, x1: -9, x2: -9 });
   picture.append(cursor);
-  const aside = names ? 22 : large ? Math.min(3.5, 26 / drawn.length, (0.8 * (px(1) - px(0))) / drawn.length) : 0;
+  const aside = large ? Math.min(3.5, 26 / drawn.length, (0.8 * (px(1) - px(0))) / drawn.length) : 0;
   drawn.map((line, index) => lineOf(line, px, py, (index - (drawn.length - 1) / 2) * aside)).reverse().forEach((line) => picture.append(line));
   const readout = h("p", { class: "readout", "aria-live": "polite" });
-  readAlong(picture, cursor, readout, drawn, px, WIDE, (x) => (names ? names[x].join(" ") : `${xLabel.split(",")[0]} ${x}`));
+  readAlong(picture, cursor, readout, drawn, px, WIDE, xLabel);
   put(caption, {}, [" ", savedAs(title, "svg", () => pictureOf(title, picture, drawn, WIDE, HIGH))]);
   return put(figure, {}, [picture, readout]);
 }
@@ -75,7 +75,7 @@ function chart(lines, { title, xLabel, range, large, names, mark }) {
 function pictureOf(title, picture, lines, wide, high) {
   const named = lines.filter((line) => line.label), height = high + 40 + 16 * named.length;
   const names = named.map((line, at) => svg("text", { x: 46, y: high + 44 + 16 * at, style: { fill: line.colour } }, line.label));
-  return svg("svg", { class: "chart", viewBox: `0 0 ${wide} ${height}`, width: wide, height }, svg("rect", { class: "strip-paper", width: wide, height }),
+  return svg("svg", { class: "chart", viewBox: `0 0 ${wide} ${height}`, width: wide, height }, svg("rect", { class: "paper", width: wide, height }),
     svg("text", { x: 14, y: 18 }, title), svg("g", { transform: "translate(0 24)" }, [...picture.cloneNode(true).children]), names);
 }
 
@@ -97,11 +97,11 @@ function lineOf(line, px, py, shift) {
     if (bounds) group.append(svg("path", { class: "whisker", d: `M${x - 3} ${py(bounds[0])}h6M${x} ${py(bounds[0])}V${py(bounds[1])}M${x - 3} ${py(bounds[1])}h6` }));
     if (line.marks || line.y.length <= 8) group.append(svg("circle", { cx: x, cy: py(y), r: line.marks ? 3.6 : 2.6 }));
   });
-  if (!line.bare) group.prepend(svg("path", { class: "stroke", d: path, "stroke-dasharray": line.dash || null }));
+  group.prepend(svg("path", { class: "stroke", d: path, "stroke-dasharray": line.dash || null }));
   return group;
 }
 
-function readAlong(picture, cursor, readout, lines, px, wide, named) {
+function readAlong(picture, cursor, readout, lines, px, wide, xLabel) {
   const stops = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   let at = -1;
   const show = (index) => {
@@ -116,7 +116,7 @@ function readAlong(picture, cursor, readout, lines, px, wide, named) {
       const packs = line.n ? `, ${counted(line.n[place], "pack")}` : "";
       return h("span", { style: { color: line.colour } }, `${line.label} ${shown(line.y[place], 3)}${bounds}${packs}`);
     });
-    refill(readout, h("b", {}, named(x)), values.filter(Boolean));
+    refill(readout, h("b", {}, `${xLabel} ${x}`), values.filter(Boolean));
   };
   const clear = () => { at = -1; cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); readout.replaceChildren(); };
   picture.addEventListener("pointermove", (event) => {

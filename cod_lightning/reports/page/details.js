@@ -24,7 +24,7 @@ class Details {
     this.life = this.data.lifecycles[number];
     this.number = number;
     this.file = this.overview.files[this.life.file];
-    this.pack = this.data.packs[this.life.pack];
+    this.pack = this.data.packs[this.life.group];
     this.strongest = Math.max(1e-9, ...this.data.lifecycles.filter((one) => one.group === this.life.group).flatMap((one) => one.episodes.map((e) => Math.abs(e.advantage || 0))));
     this.panel = h("div", { role: "tabpanel", id: "episode", tabindex: 0, "aria-labelledby": "tab-chosen" });
     this.tabs = h("div", { class: "timeline", role: "tablist", "aria-label": "Episodes of the lifecycle" },
@@ -39,11 +39,8 @@ class Details {
   heading() {
     const several = this.overview.runs.length > 1;
     const facts = [several ? this.overview.runs[this.file.run].name : null, this.file.label, `step ${this.life.step}`, `${this.pack.split} split`, `sibling ${this.life.sibling}`];
-    const name = `${this.pack.id} sibling ${this.life.sibling} step ${this.life.step}`;
-    const below = [this.file.label, `step ${this.life.step}`, `sibling ${this.life.sibling}`].join(" · ");
     this.link = h("a", { title: "The address of this episode in this report" }, "link");
-    return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · "), " · ", this.link, " · ",
-      savedAs(name, "picture", () => stripOf(this.life, this.pack, below, (number) => this.text(number)))));
+    return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · "), " · ", this.link));
   }
 
   // What stands behind # for this episode; it names the pack and not a number, which the next report may give to another.
@@ -112,7 +109,7 @@ class Details {
   solve(one) {
     const proposed = this.life.episodes.some((other) => other.kind === "write"), task = one.kind === "solve" ? this.pack.tasks[one.position] : null, lake = task && task.lake;
     const world = lake ? [lakePicture(lake, one.path, false), lakeFacts(lake)]
-      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal before it may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
+      : task ? [h("p", { class: "faint" }, proposed ? "The pack's own task here; a proposal before it may have put another in its place." : "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, this.text(task.spec))] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
       block(BEGAN_WITH[one.kind], h("p", { class: "context" }, this.text(one.context_before) || h("em", {}, "(empty)"))));

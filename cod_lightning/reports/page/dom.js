@@ -28,7 +28,6 @@ function put(element, attributes, children) {
 const h = (tag, attributes, ...children) => put(document.createElement(tag), attributes, children);
 const svg = (tag, attributes, ...children) => put(document.createElementNS(SVG, tag), attributes, children);
 const byId = (id) => document.getElementById(id);
-const dataOf = (id) => JSON.parse(byId(id).textContent);
 
 // A link that saves what `draw` makes as a picture (SVG), in the colours and letters of the page.
 function savedAs(name, label, draw) {

@@ -31,9 +31,8 @@ function drawEvaluation(section, runs) {
       h("article", { class: "suite" },
         h("h3", {}, name, several ? null : h("span", { class: "faint" }, ` ${here[0].suite.title}`)),
         h("div", { class: several ? "suite-body several" : "suite-body" },
-          h("div", { class: "suite-chart" }, several ? [picture, regretChart(here, several), legend(lines)] : [picture, legend(lines), regretChart(here, several)]),
-          h("div", { class: "tables" }, here.map((one) => suiteTable(one, several)))),
-        comparedCharts(here, several)),
+          h("div", { class: "suite-chart" }, several ? [picture, recoveryChart(here, several), legend(lines)] : [picture, legend(lines), recoveryChart(here, several)]),
+          h("div", { class: "tables" }, here.map((one) => suiteTable(one, several))))),
     ]);
   }
 }
@@ -55,6 +54,19 @@ function suiteLines({ run, index, suite }, several) {
 // Green is the trained policy's alone.
 const OTHERS = [0, 1, 3, 4, 5, 7];
 const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "blanked context" ? "var(--grey)" : runColour(OTHERS[(at - 1) % 6]));
+
+// Success around the task at which the rule changes; with several runs of the trained policies alone.
+function recoveryChart(here, several) {
+  const lines = here.filter((one) => one.suite.recovery).flatMap(({ run, index, suite: { rows, recovery } }) =>
+    recovery.rows.filter((row) => !several || row.kind === "trained").map((row) => ({
+      ...row, label: several ? run.name : row.label, x: recovery.offsets, marks: true,
+      colour: several ? runColour(index) : rowColour(row, rows.findIndex((other) => other.label === row.label)),
+      dash: KIND_DASHES[row.kind], strong: row.kind === "trained",
+    })));
+  if (!lines.length) return null;
+  const options = { xLabel: "tasks since the change", range: [0, 1], large: true, mark: { x: -0.5, label: "rule changes" } };
+  return put(chart(lines, { title: "Success around each pack's own change of the rule", ...options }), {}, [legend(lines)]);
+}
 
 function suiteTable({ run, index, suite }, several) {
   const positions = suite.rows[0].success.map((_, position) => position);

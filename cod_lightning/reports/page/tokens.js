@@ -14,7 +14,6 @@ const COLOURINGS = {
     colour: (turn, at) => mixed("--doubt", turn.logprobs[at] / 100 / LOWEST_LOGPROB, 75),
     ends: () => [["sure, 0", "transparent"], [`in doubt, −${LOWEST_LOGPROB} and below`, mixed("--doubt", 1, 75)]],
     note: () => "Under the sampler, in nats.",
-    missing: () => "",
   },
   advantage: {
     label: "advantage",
@@ -22,7 +21,6 @@ const COLOURINGS = {
     colour: (turn, at, one, strongest) => mixed(one.advantage < 0 ? "--bad" : "--good", Math.abs(one.advantage) / strongest, 60),
     ends: (strongest) => [[`worse than its siblings, ${shown(-strongest)}`, mixed("--bad", 1, 60)], ["", "transparent"], [`better, ${shown(strongest, 2, true)}`, mixed("--good", 1, 60)]],
     note: () => "As the update had it; one for all tokens of an episode.",
-    missing: () => UNTRAINED,
   },
   gap: {
     label: "log-prob gap",
@@ -32,7 +30,6 @@ const COLOURINGS = {
     note: (one) => `Policy minus sampler, in nats; mean size ${shown(one.gap.mean, 4)}, largest ${shown(one.gap.largest, 4)}. ${one.gap.updates === 0
       ? "No update lies between the two, so this is how far engine and training forward disagree."
       : `The policy had moved by ${counted(one.gap.updates, "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
-    missing: () => UNTRAINED,
   },
 };
 
@@ -42,7 +39,7 @@ function colouringBox(file, chosen, one, strongest, choose) {
     disabled: !file.colourings.includes(name), onchange: () => choose(name) }), COLOURINGS[name].label);
   return h("div", { class: "colouring-box" },
     h("fieldset", { class: "colouring" }, h("legend", {}, "colour words by"), Object.keys(COLOURINGS).map(radio)),
-    COLOURINGS[chosen].known(one) ? scale(COLOURINGS[chosen], one, strongest) : h("p", { class: "scale-note" }, COLOURINGS[chosen].missing(one)));
+    COLOURINGS[chosen].known(one) ? scale(COLOURINGS[chosen], one, strongest) : h("p", { class: "scale-note" }, UNTRAINED));
 }
 
 function scale(colouring, one, strongest) {
@@ -59,7 +56,7 @@ function responseView(text, turn, one, file, chosen, strongest) {
   const isKnown = COLOURINGS[chosen].known(one);
   const style = (at) => (isKnown ? { background: COLOURINGS[chosen].colour(turn, at, one, strongest) } : {});
   if (!fits && chosen === "advantage" && isKnown) return h("p", { class: "said response" }, h("span", { class: "word", style: style(0) }, text));
-  if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? (chosen === "gap" && isKnown ? gapBars(turn) : bars(logprobs)) : null);
+  if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? bars(turn, chosen === "gap" && isKnown) : null);
   let at = -1;
   const spans = words.map((word) => (word.trim() ? h("span", { class: "word", title: tokenTitle(turn, ++at), style: style(at) }, word) : word));
   const end = stop === "stop" ? h("span", { class: "word stop", title: `end of the response, ${tokenTitle(turn, ++at)}`, style: style(at) }, "■") : null;
@@ -74,24 +71,16 @@ function tokenTitle(turn, at) {
 
 const gapText = (stored) => (stored === 0 ? "below 0.0001" : `${shown(stored / 1e4, 4, true)}, ratio ${shown(Math.exp(stored / 1e4), 3)}`);
 
-function bars(logprobs) {
-  const mean = logprobs.reduce((sum, one) => sum + one, 0) / logprobs.length / -100;
-  const rect = (hundredths, at) => svg("rect", { x: at * 4, width: 3, y: 0, height: Math.max(1, Math.min(30, hundredths / 15)) },
-    svg("title", {}, `token ${at}: log-prob ${shown(-hundredths / 100)}`));
-  return barBox(logprobs.map(rect), `Log-probs of ${counted(logprobs.length, "token")}`, `${counted(logprobs.length, "token")}, mean log-prob ${shown(mean)}; a bar for each, long where in doubt`);
-}
-
-// From the middle up where the token has become likelier, down where less likely.
-function gapBars(turn) {
-  const rect = (stored, at) => {
-    const height = Math.max(1, Math.min(15, (Math.abs(stored) / 1e4 / WIDEST_GAP) * 15));
-    return svg("rect", { class: stored < 0 ? "less" : "more", x: at * 4, width: 3, y: stored < 0 ? 15 : 15 - height, height }, svg("title", {}, `token ${at}: ${tokenTitle(turn, at)}`));
-  };
-  return barBox(turn.gaps.map(rect), `Log-prob gaps of ${counted(turn.gaps.length, "token")}`, `${counted(turn.gaps.length, "token")}; a bar for each, up where likelier, down where less likely`);
-}
-
-function barBox(rects, label, caption) {
-  const wide = Math.max(60, rects.length * 4);
-  return h("div", { class: "bar-box" }, svg("svg", { class: "bars", viewBox: `0 0 ${wide} 30`, preserveAspectRatio: "none", role: "img", style: { width: `${wide}px` }, "aria-label": label }, rects),
-    h("p", { class: "faint" }, caption));
+// Of a log-prob, long where in doubt; of a gap, from the middle up where the token has become likelier, down where less likely.
+function bars(turn, isGap) {
+  const { logprobs, gaps } = turn, count = counted(logprobs.length, "token"), wide = Math.max(60, logprobs.length * 4);
+  const rects = (isGap ? gaps : logprobs).map((stored, at) => {
+    const height = Math.max(1, isGap ? Math.min(15, (Math.abs(stored) / 1e4 / WIDEST_GAP) * 15) : Math.min(30, stored / 15));
+    const middle = { class: stored < 0 ? "less" : "more", y: stored < 0 ? 15 : 15 - height };
+    return svg("rect", { x: at * 4, width: 3, height, ...(isGap ? middle : { y: 0 }) }, svg("title", {}, `token ${at}: ${tokenTitle(turn, at)}`));
+  });
+  const mean = shown(logprobs.reduce((sum, one) => sum + one, 0) / logprobs.length / -100);
+  const caption = isGap ? `${count}; a bar for each, up where likelier, down where less likely` : `${count}, mean log-prob ${mean}; a bar for each, long where in doubt`;
+  return h("div", { class: "bar-box" }, svg("svg", { class: "bars", viewBox: `0 0 ${wide} 30`, preserveAspectRatio: "none", role: "img", style: { width: `${wide}px` },
+    "aria-label": `Log-prob${isGap ? " gap" : ""}s of ${count}` }, rects), h("p", { class: "faint" }, caption));
 }
