@@ -30,7 +30,8 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
     shelf = Shelf()
     for index, run in enumerate(runs):
         for file in run.files:
-            logprobs = LogprobFile.beside(file.path) if is_training(file) else None
+            is_training = file.label == "train" or file.label.startswith("train.rank")
+            logprobs = LogprobFile.beside(file.path) if is_training else None
             played = file.groups(math.ceil(share * file.path.stat().st_size))
             before = len(shelf.lifecycles)
             for group in played:
@@ -110,11 +111,6 @@ def _trained(logprobs: LogprobFile, episodes: Sequence[Record]) -> str:
         f"Updates trained on {num_known:,} of the {len(sampled):,} episodes that were read, and these have advantages and log-prob "
         "gaps. The others had advantage 0, are of a kind that is not trained, or no update has come to them."
     )
-
-
-def is_training(file: LifecycleFile) -> bool:
-    """Whether its lifecycles were trained on."""
-    return file.label == "train" or file.label.startswith("train.rank")
 
 
 def notes_of(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:

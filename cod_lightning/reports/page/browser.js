@@ -144,6 +144,7 @@ function select(name, options) {
   return h("label", { class: "filter" }, h("span", {}, name), h("select", { name }, h("option", { value: "" }, "any"), options.map(([value, text]) => h("option", { value }, text))));
 }
 
-const overviewData = JSON.parse(byId("overview-data").textContent);
-drawOverview(overviewData);
-unpacked("lifecycles-data").then((data) => new Browser(byId("lifecycles"), data, overviewData));
+unpacked("data").then(({ overview, lifecycles }) => {
+  drawOverview(overview);
+  new Browser(byId("lifecycles"), lifecycles, overview);
+});

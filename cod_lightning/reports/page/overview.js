@@ -65,7 +65,8 @@ function recoveryChart(here, several) {
     })));
   if (!lines.length) return null;
   const options = { xLabel: "tasks since the change", range: [0, 1], large: true, mark: { x: -0.5, label: "rule changes" } };
-  return put(chart(lines, { title: "Success around each pack's own change of the rule", ...options }), {}, [legend(lines)]);
+  const figure = chart(lines, { title: "Success around each pack's own change of the rule", ...options });
+  return several ? figure : put(figure, {}, [legend(lines)]);
 }
 
 function suiteTable({ run, index, suite }, several) {
