@@ -27,3 +27,11 @@ def _one_thread_and_a_cache_of_its_own(tmp_path_factory):
 
     torch.set_num_threads(1)
     os.environ.setdefault("COD_LIGHTNING_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def base(request, tmp_path_factory):
+    """The folder of a tiny language model with the `BASE_WORDS` of the module, where it has some."""
+    from tests.adapted import write_base
+
+    return write_base(tmp_path_factory.mktemp("base"), words=getattr(request.module, "BASE_WORDS", None))

@@ -17,7 +17,6 @@ from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.modules import GRPOModule
-from tests.adapted import write_base
 from tests.command_line import rows
 from tests.forked import on_ranks
 
@@ -37,12 +36,9 @@ LORA = "model.policy=LoRAPolicy --model.policy.dtype float32 --model.policy.rank
 KINDS = {"lora": LORA, "qlora": ""}
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    words = (
-        beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
-    )
-    return write_base(tmp_path_factory.mktemp("base"), words=words)
+BASE_WORDS = (
+    beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
+)
 
 
 def run(folder, kind, base, *more, killed=False):

@@ -5,7 +5,6 @@ import io
 
 import pytest
 import torch
-import yaml
 from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -16,7 +15,6 @@ from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.results import read_results
-from tests.adapted import write_base
 
 pytestmark = pytest.mark.slow
 SMALL = (
@@ -26,12 +24,9 @@ SMALL = (
 )
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    words = (
-        beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
-    )
-    return write_base(tmp_path_factory.mktemp("base"), words=words)
+BASE_WORDS = (
+    beside(Levers(protocol="compact"), Vocabulary).words() + beside(HintContext(protocol="compact"), Words).words()
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +43,6 @@ def trained(base, tmp_path_factory):
 
 def checkpoint(trained):
     return str(trained / "checkpoints" / "last.ckpt")
-
-
-def test_the_run_says_what_it_will_take_and_what_it_took(trained):
-    said = (trained / "said.txt").read_text()
-    assert "linear layers in NF4" in said
-    assert "Memory: at most" in said
-    assert "GiB of RAM" in said
 
 
 def test_a_tested_checkpoint_has_the_figures_of_the_runs_end(trained, capsys):
@@ -100,9 +88,3 @@ def test_an_adapter_is_asked_of_a_policy_that_has_none(trained, tmp_path, capsys
     argv = ["export", "--ckpt_path", checkpoint(trained), "--config", "smoke", "--out", str(tmp_path / "x")]
     assert main([*argv, "--adapter", "true", "--warm_start", "null", "--accept_changes", "true"]) == 2
     assert "--adapter is true; expected false" in capsys.readouterr().err
-
-
-def test_a_run_keeps_the_settings_of_its_adapter(trained):
-    kept = yaml.safe_load((trained / "config.yaml").read_text())["model"]
-    assert kept["policy"]["init_args"]["rank"] == 8
-    assert kept["optimizer"] == "adamw_8bit"

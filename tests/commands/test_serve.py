@@ -17,14 +17,10 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests import stand_in_vllm
-from tests.adapted import write_base
 from tests.command_line import COMMAND, ROOT
 from tests.commands.test_launch import alive
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")]
 
 
 def free_ports():
@@ -32,11 +28,6 @@ def free_ports():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1] & ~1
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return write_base(tmp_path_factory.mktemp("base"))
 
 
 class Serving:

@@ -13,24 +13,14 @@ from cod_lightning.engines.decoder import Decoder
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineFailure
 from cod_lightning.forward.decode_graphs import DecodeGraphs
-from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import StopReason
 from tests.cases import each
-from tests.stubs import WORDS, WordWorld
+from tests.stubs import WORDS
 from tests.word_play import ask, play, reference_logprobs, request, see_exact
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return TinyPolicy().tokenizer(WordWorld().words())
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    torch.manual_seed(0)
-    return TinyPolicy(hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=64).model(tokenizer)
+TINY = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 64}
 
 
 @pytest.fixture

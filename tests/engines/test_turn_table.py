@@ -10,13 +10,7 @@ from cod_lightning.engines.turn_table import TurnTable, sample, uniforms
 from tests.cases import each
 
 MASK = 2**64 - 1
-PUBLISHED = (
-    6457827717110365317,
-    3203168211198807973,
-    9817491932198370423,
-    4593380528125082431,
-    16408922859458223821,
-)
+PUBLISHED = (6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821)
 """The first outputs of SplitMix64 seeded with 1234567 (https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64)."""
 
 

@@ -16,7 +16,6 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import StopReason
-from tests.stubs import WordWorld
 from tests.word_play import ask, play, reference_logprobs, request, see_exact
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -24,17 +23,6 @@ TINY = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "
 PROMPT = [3, 7, 5]
 IN_PROCESS, ON_A_SERVER = "in this process", "on a server"
 in_process = pytest.mark.parametrize("started", [IN_PROCESS], indirect=True)
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return TinyPolicy(**TINY).tokenizer(WordWorld().words())
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    torch.manual_seed(0)
-    return TinyPolicy(**TINY).model(tokenizer)
 
 
 @pytest.fixture(scope="module", params=[IN_PROCESS, ON_A_SERVER])

@@ -10,14 +10,9 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError, EngineMismatch
 from cod_lightning.models import QLoRAPolicy
-from tests.adapted import adapted, step, write_base
+from tests.adapted import adapted, step
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return write_base(tmp_path_factory.mktemp("base"))
 
 
 @pytest.fixture(scope="module")

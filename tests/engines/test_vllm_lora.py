@@ -17,15 +17,10 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import EngineFailure, EngineMismatch
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
-from tests.adapted import adapted, step, write_base
+from tests.adapted import adapted, step
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 LEFT_OUT = "model.layers.1.mlp.down_proj.lora_B.default.weight"
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return write_base(tmp_path_factory.mktemp("base"))
 
 
 IN_PROCESS, QUANTISED, ON_A_SERVER = "in this process", "over 4 bits", "on a server"

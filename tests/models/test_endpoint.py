@@ -70,7 +70,7 @@ def test_a_baseline_with_weights_is_refused_by_key_and_a_warm_start_needs_them(c
     weights = "cod_lightning.engines.transformers.TransformersEngine"
     assert main(["test", "--config", "smoke", "--data.baseline", weights]) == 2
     assert "data.baseline is TransformersEngine; expected an engine whose model" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy; expected a policy with weights"):
+    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy"):
         WarmStartModule(EndpointPolicy())
 
 
@@ -105,7 +105,6 @@ def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
     ("command", "more", "message"),
     [
         ("test", ["--data.engine.init_args.model", "null"], "data.engine.model is empty"),
-        ("fit", [], "data.engine is OpenAIEngine"),
         ("test", ["--warm_start", "{num_updates: 5}"], "warm_start is 5 updates"),
         ("test", ["model.policy=TinyPolicy"], "data.engine is OpenAIEngine"),
     ],

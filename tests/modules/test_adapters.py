@@ -46,11 +46,6 @@ def online(base, kind: type[PretrainedPolicy] = LoRAPolicy, **options):
     return GRPOModule(policy, **({"lr": 1e-2, "reweight": None} | options)), small_data(**SIZES, seed=1)
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return write_base(tmp_path_factory.mktemp("base"))
-
-
 def test_the_loss_of_a_4_bit_training_falls(tmp_path):
     world, context = Levers(protocol="compact"), HintContext(protocol="compact")
     torch.manual_seed(0)

@@ -11,6 +11,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.nft import NFT
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
@@ -18,6 +19,7 @@ from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
 from cod_lightning.training.critics import ValueHead
+from cod_lightning.training.scorers import FrozenRole
 from tests.cases import each
 from tests.small_fit import small_fit
 from tests.training.test_rollouts import data, module
@@ -26,59 +28,31 @@ from tests.training.test_rollouts import data, module
 @each(
     ("options", "of_data", "said"),
     [
-        (
-            {"baseline": Accepted()},
-            {"program": BestOfN()},
-            r"data\.program is BestOfN; expected left out with baseline=Accepted",
+        *(
+            ({"loss": loss}, {"replay": SignalReplay()}, r"data\.replay is SignalReplay")
+            for loss in (SDPO(), NFT())
         ),
-        (
-            {"baseline": Accepted()},
-            {"program": Anchored()},
-            r"data\.program is Anchored; expected left out with baseline=Accepted",
+        *(
+            ({"trained_kinds": kinds}, of_data, r"model\.trained_kinds is \[")
+            for kinds, of_data in (
+                (["update"], {"program": ConnectTheDots(every=None)}),
+                (["solve"], {"frozen": FrozenRole("solve", "x")}),
+                (None, {"frozen": FrozenRole("solve", "x"), "program": ConnectTheDots(every=None)}),
+            )
         ),
-        ({}, {"group_size": 1}, r"data\.group_size is 1; expected at least 2 with model\.baseline=GroupMean"),
+        ({"baseline": Accepted()}, {"program": BestOfN()}, r"data\.program is BestOfN"),
+        ({"baseline": Accepted()}, {"program": Anchored()}, r"data\.program is Anchored"),
+        ({}, {"group_size": 1}, r"data\.group_size is 1"),
         ({"baseline": Accepted(), "scale": "none"}, {"group_size": 1}, r"at least 2 with model\.baseline=Accepted"),
-        (
-            {"loss": SDPO(), "critic": ValueHead()},
-            {"group_size": 1},
-            r"data\.group_size is 1; expected at least 2 with model\.loss=SDPO",
-        ),
-        (
-            {"filter_packs": True, "critic": ValueHead()},
-            {"group_size": 1},
-            r"data\.group_size is 1; expected at least 2 with model\.filter_packs",
-        ),
-        (
-            {"critic": ValueHead()},
-            {"group_size": 1, "resample_packs": 2},
-            r"data\.group_size is 1; expected at least 2 with data\.resample_packs",
-        ),
-        (
-            {"critic": ValueHead()},
-            {"group_size": 1, "replay": SelfImitation()},
-            r"data\.group_size is 1; expected at least 2 with data\.replay",
-        ),
-        (
-            {"baseline": TermsAlone(), "terms": [EntropyBonus()]},
-            {"resample_packs": 2},
-            r"data\.resample_packs is 2; expected 0 with baseline=TermsAlone",
-        ),
-        (
-            {"critic": ValueHead()},
-            {"program": Anchored(program=Counterfactual())},
-            r"data\.program is Anchored; expected one without Counterfactual beside model\.critic",
-        ),
-        ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone; expected another one without model\.terms"),
-        (
-            {"baseline": Accepted(), "scale": "batch"},
-            {},
-            r"model\.scale is batch; expected left out with baseline=Accepted",
-        ),
-        (
-            {"baseline": Accepted(), "loss": SDPO()},
-            {},
-            r"model\.loss is SDPO; expected left out with baseline=Accepted",
-        ),
+        ({"loss": SDPO(), "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
+        ({"filter_packs": True, "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
+        ({"critic": ValueHead()}, {"group_size": 1, "resample_packs": 2}, r"data\.group_size is 1"),
+        ({"critic": ValueHead()}, {"group_size": 1, "replay": SelfImitation()}, r"data\.group_size is 1"),
+        ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}, r"data\.resample_packs is 2"),
+        ({"critic": ValueHead()}, {"program": Anchored(program=Counterfactual())}, r"data\.program is Anchored"),
+        ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
+        ({"baseline": Accepted(), "scale": "batch"}, {}, r"model\.scale is batch"),
+        ({"baseline": Accepted(), "loss": SDPO()}, {}, r"model\.loss is SDPO"),
     ],
 )
 def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
@@ -89,6 +63,13 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
 @each(
     ("options", "of_data"),
     [
+        ({"loss": SDPO()}, {}),
+        ({"loss": NFT()}, {}),
+        ({}, {"replay": SignalReplay(), "passes_per_rollout": 3}),
+        *(
+            ({"baseline": baseline, "scale": "none", "terms": [EntropyBonus()]}, {"group_size": 1})
+            for baseline in (TermsAlone(), Accepted(at_least=1.0))
+        ),
         ({"trained_kinds": ["update"]}, {"program": Counterfactual(program=Anchored())}),
         ({"trained_kinds": ["solve"]}, {"program": Anchored(program=ConnectTheDots(every=None))}),
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
@@ -105,11 +86,6 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
 )
 def test_options_that_have_a_meaning_together_are_taken(options, of_data):
     check_combination(module(**options), data(**of_data))
-
-
-@each("baseline", [TermsAlone(), Accepted(at_least=1.0)])
-def test_a_single_lifecycle_a_pack_goes_with_a_baseline_that_compares_nothing(baseline):
-    check_combination(module(baseline=baseline, scale="none", terms=[EntropyBonus()]), data(group_size=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +114,10 @@ class Mean(REC):
 @each(
     ("options", "said"),
     [
-        ({"terms": [Sum()]}, r"model\.terms is Sum; expected one that returns TermSums \(.*returns a Tensor"),
+        ({"terms": [Sum()]}, r"model\.terms is Sum; .*returns a Tensor"),
         ({"terms": [Misspelt()]}, r"model\.terms is Misspelt; .*no attribute 'logprobs', .*test_checks\.py:\d+\)"),
-        ({"terms": [Bare()]}, r"model\.terms is Bare; expected a frozen dataclass with a field `coefficient`"),
-        ({"loss": Mean()}, r"model\.loss is Mean; expected one that returns LossOutputs"),
+        ({"terms": [Bare()]}, r"model\.terms is Bare; .* `coefficient`"),
+        ({"loss": Mean()}, r"model\.loss is Mean; .* LossOutputs"),
     ],
 )
 def test_a_loss_or_a_term_of_ones_own_that_answers_wrongly_ends_the_run_in_one_line(tmp_path, options, said):

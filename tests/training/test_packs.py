@@ -78,10 +78,7 @@ SIX = [PackChoice(i) for i in range(6)]
         (raises, r"answers `next` \(KeyError: 'no such file', .*test_packs\.py:\d+\)\."),
         (lambda: [0, 1, 2, 3, 4, 5], r"names packs that the environment can draw \(AttributeError"),
         (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout"),
-        (
-            lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")],
-            r"of one index told apart by `visit`",
-        ),
+        (lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")], r"of one index told apart by `visit`"),
         (lambda: [*SIX[:5], PackChoice(0, context="{}")], r"of one index told apart by `visit`"),
     ],
 )
@@ -109,9 +106,7 @@ def test_whatever_else_a_source_raises_is_named_too(method):
     setattr(source, method, lambda *_: raises())
     packs = TrainingPacks(source, TWO, 2, 1)
     argument = {"observe": (outcomes(["slow"], [[[0.0]]]),), "load_state_dict": ({"class": "Wrong", "state": {}},)}
-    with pytest.raises(
-        ConfigError, match=rf"data\.source is Wrong; expected a source that answers `{method}` \(KeyError"
-    ):
+    with pytest.raises(ConfigError, match=rf"data\.source is Wrong; .*`{method}` \(KeyError"):
         getattr(packs, method)(*argument.get(method, ()))
 
 
@@ -143,5 +138,5 @@ def test_the_curriculum_of_the_guide_grows_its_packs_once_they_are_solved_and_go
     assert sizes == [{2}, {2}, {3}]
     other.load_state_dict(packs.state_dict())
     assert other.metrics() == packs.metrics() == {"source/ready": 1.0}
-    with pytest.raises(ConfigError, match=r"data\.pack_size is 2; expected at least 3"):
+    with pytest.raises(ConfigError, match=r"data\.pack_size is 2"):
         TrainingPacks(made(), WordWorld(), 2, 1)

@@ -4,7 +4,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,11 +17,8 @@ from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
-from cod_lightning.methods.nft import NFT
-from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
-from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import GRPO
 from cod_lightning.rollout.runner import RolloutRunner
@@ -40,7 +36,7 @@ from tests.cases import each
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
 from tests.stubs import PADDED_BY_0, FunctionEngine
-from tests.training.test_rollouts import NumberWorld, data, module, pack
+from tests.training.test_rollouts import NumberWorld, pack, updates
 
 SIBLINGS, TASKS = 3, 2
 
@@ -145,11 +141,6 @@ class Numbers(PackSource):
 
     def next(self, first, count):
         return [PackChoice(index) for index in range(first, first + count)]
-
-
-def updates(stream, number=None):
-    """So many, or those of an epoch."""
-    return [sealed.item for sealed in islice(stream, len(stream) if number is None else number)]
 
 
 def row_key(batch, row):
@@ -373,14 +364,6 @@ def test_a_draw_follows_the_weights():
 
 
 # ------------------------------------------------------------------ what is refused
-
-
-@each("loss", [SDPO(), NFT()])
-def test_a_loss_that_compares_siblings_is_refused_with_a_replay(loss):
-    with pytest.raises(ConfigError, match=r"data\.replay is SignalReplay; expected left out with"):
-        check_combination(module(loss=loss), data(replay=SignalReplay()))
-    check_combination(module(loss=loss), data())
-    check_combination(module(loss=GRPO()), data(replay=SignalReplay()))
 
 
 def answers(**methods):

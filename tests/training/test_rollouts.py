@@ -23,12 +23,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
-from cod_lightning.types import (
-    Group,
-    Lifecycle,
-    Pack,
-    Split,
-)
+from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
 from tests.cases import each
 from tests.credit_tables import plain_credit
@@ -281,7 +276,7 @@ class Collapses(Learner):
 
 def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
     story, made = Story(packs=4, updates=2, source=Collapses()), []
-    with pytest.raises(ConfigError, match=r"data\.source is Collapses; expected a source that names 4 packs"):
+    with pytest.raises(ConfigError, match=r"data\.source is Collapses"):
         made += (sealed.item for sealed in story.stream)
     assert (story.stream.num_rollouts, story.stream.num_packs, len(made)) == (1, 4, 2)
     assert story.rollouts.state_dict()["source"]["state"] == {"last": 3}

@@ -18,13 +18,7 @@ from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.terms import KL, TermInputs
-from cod_lightning.training.scorers import (
-    CheckpointScorer,
-    Scorer,
-    ScorerByWorld,
-    check_missing,
-    scoring,
-)
+from cod_lightning.training.scorers import CheckpointScorer, Scorer, ScorerByWorld, check_missing, scoring
 from cod_lightning.training.vllm_scorer import VLLMScorer
 from tests.cases import each
 from tests.credit_tables import made_batch

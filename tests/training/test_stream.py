@@ -12,14 +12,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import played, stream
 from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack, PlayedRollout
-from cod_lightning.types import (
-    Attempt,
-    AttemptKind,
-    Group,
-    Lifecycle,
-    Pack,
-    Split,
-)
+from cod_lightning.types import Attempt, AttemptKind, Group, Lifecycle, Pack, Split
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table

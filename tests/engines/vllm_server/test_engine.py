@@ -16,7 +16,7 @@ from cod_lightning.engines.vllm_server import fleet
 from cod_lightning.engines.vllm_server.client import ServerClient, ServerLost
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
-from cod_lightning.models import LoRAPolicy, TinyPolicy
+from cod_lightning.models import LoRAPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import count_drift
 from tests.adapted import adapted, write_base
@@ -27,17 +27,6 @@ from tests.word_play import ask, play
 
 TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 16, "window": 256}
 WORDS = WordWorld().words()
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return TinyPolicy(**TINY).tokenizer(WORDS)
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    torch.manual_seed(0)
-    return TinyPolicy(**TINY).model(tokenizer)
 
 
 @pytest.fixture

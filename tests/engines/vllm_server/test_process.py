@@ -13,7 +13,7 @@ import pytest
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.guard import KeyGuard
-from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
 from cod_lightning.errors import ConfigError, EngineFailure
 from tests.cases import each
 
@@ -171,18 +171,6 @@ def asked(path, header, kind="http"):
     headers = [] if header is None else [(b"authorization", header)]
     asyncio.run(KeyGuard(behind)({"type": kind, "path": path, "headers": headers}, None, send))
     return sent[0].get("status") or sent[0]["code"], len(calls)
-
-
-def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):
-    with pytest.raises(ConfigError, match=r"data\.engine\.local\.devices is \['0'\]; expected 2 entries"):
-        check_local(2, LocalServers(devices=("0",)))
-
-    def missing(name):
-        raise PackageNotFoundError
-
-    monkeypatch.setattr("cod_lightning.engines.vllm_start.version", missing)
-    with pytest.raises(ConfigError, match=r"data\.engine is VLLMServerEngine; expected vLLM in this environment"):
-        check_local(1, LocalServers())
 
 
 def test_devices_are_counted_for_all_ranks_before_these_are_there(monkeypatch):

@@ -57,9 +57,22 @@ def test_biases_of_llama_come_back_in_their_order(tmp_path):
         ({"llama.rope.freq_base": 0.0}, "llama.rope.freq_base as one number above 0, not 0.0"),
         ({"llama.attention.layer_norm_rms_epsilon": -1.0}, "layer_norm_rms_epsilon as one number above 0, not -1.0"),
         ({"split.count": 2}, "a model in one file, not one of several. Join them"),
+        ({"tokenizer.ggml.tokens": None}, "a tokenizer, and it lacks tokenizer.ggml.tokens"),
+        ({"tokenizer.ggml.model": "rwkv"}, "tokenizer.ggml.model gpt2 or llama, not rwkv"),
+        ({"tokenizer.ggml.pre": "default"}, "tokenizer.ggml.pre of gpt-2, smollm,"),
+        ({"tokenizer.ggml.merges": None}, "the key tokenizer.ggml.merges"),
+        ({"tokenizer.ggml.merges": ["1 9x"]}, "merges of its own tokens, and '9x' is none"),
+        ({"tokenizer.ggml.merges": ["19"]}, "two tokens in each of tokenizer.ggml.merges, not '19'"),
+        ({"tokenizer.ggml.tokens": ["a", "a"]}, "different tokens, one for each embedding, not 2"),
+        ({"tokenizer.ggml.tokens": ["a" * 2_000_000, "b"]}, "tokens of at most 1,024 letters, not 2,000,000"),
+        ({"tokenizer.ggml.token_type": [1, 1]}, "as many tokenizer.ggml.token_type as tokens, not 2"),
+        ({"tokenizer.ggml.eos_token_id": 9999}, "tokenizer.ggml.eos_token_id below"),
+        ({"tokenizer.ggml.eot_token_id": 2**31}, "tokenizer.ggml.eot_token_id below"),
+        ({"tokenizer.ggml.eot_token_id": float("nan")}, "tokenizer.ggml.eot_token_id below"),
+        ({"tokenizer.ggml.eos_token_id": None}, "tokenizer.ggml.eos_token_id, at which an answer ends"),
     ],
 )
-def test_what_would_be_another_model_is_refused(changes, said, tmp_path):
+def test_what_would_be_another_model_or_cannot_be_its_tokenizer_is_refused(changes, said, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", **changes)
     with pytest.raises(ConfigError) as refused:
         PretrainedPolicy(str(path)).tokenizer([])
