@@ -46,9 +46,9 @@ def trainer(tmp_path, *callbacks):
 
 
 def test_a_name_that_would_have_meant_another_is_refused():
-    with pytest.raises(ConfigError, match=r"^model\.optimizer is sgd; expected one of adamw, "):
+    with pytest.raises(ConfigError, match=r"^model\.optimizer is sgd"):
         GRPOModule(POLICY, optimizer="sgd")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match=r"^model\.scale is std; expected one of none, group, batch"):
+    with pytest.raises(ConfigError, match=r"^model\.scale is std"):
         GRPOModule(POLICY, scale="std")  # pyright: ignore[reportArgumentType]
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from cod_lightning.datamodules import RolloutDataModule
-from examples.studies.as_published import PAGE, TABLE, default, page, resolved, rows
+from examples.studies.as_published import PAGE, TABLE, page, rows
 
 ROWS = [row for section in TABLE["sections"] for row in section["rows"]]
 
@@ -24,10 +23,3 @@ def test_a_setting_is_the_published_one_or_said_to_differ_and_then_what_is_said(
 
 def test_the_page_is_made_of_what_the_configs_resolve_to():
     assert PAGE.read_text() == page(), "PYTHONPATH=. python examples/studies/as_published.py"
-
-
-def test_a_key_that_no_config_sets_has_the_default_of_its_class():
-    world = {"class_path": "cod_lightning.envs.alchemy.Alchemy", "init_args": {"base_max": 6}}
-    assert resolved({"data": {"env": world}}, "data.env.base_max") == 6
-    assert resolved({"data": {"env": world}}, "data.env.noise_chain_depth") == 2
-    assert resolved({"data": {}}, "data.group_size") == default(RolloutDataModule, "group_size")

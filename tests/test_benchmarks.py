@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from examples.studies.speed.performance import run
 from examples.studies.speed.results import tables_of
 
 ROOT = Path(__file__).parents[1]
@@ -26,15 +25,6 @@ SMALLEST = {
 
 def test_every_benchmark_is_run_here():
     assert set(SMALLEST) == {file.stem for file in BENCHMARKS.glob("bench_*.py")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("python", ["/nowhere/python", sys.executable])
-def test_a_benchmark_that_does_not_run_is_named_with_the_reason(python):
-    (table,) = run("bench_turns", Path(python), ["--packs", "none"])
-    assert (table.name, table.rows) == ("turns", [])
-    assert table.note.startswith("Did not run: ")
-    assert ("/nowhere/python" if python.startswith("/nowhere") else "exit status 2") in table.note
 
 
 @pytest.mark.soak

@@ -17,7 +17,6 @@ from cod_lightning.credit import baselines, returns
 from cod_lightning.credit.baselines import Baseline
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective import losses, mismatch
@@ -69,24 +68,6 @@ def test_a_shipped_config_builds(name):
         phase = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
         assert phase.datamodule.num_updates == plain["warm_start"]["num_updates"]
         assert beside(phase.datamodule.env, Vocabulary).words() == beside(cli.datamodule.env, Vocabulary).words()
-
-
-@pytest.mark.parametrize("name", ["one_24gb_qlora_8b", "eight_80gb_full_8b"])
-def test_a_large_training_takes_another_engine_and_another_world_in_a_word(name):
-    name = f"experiment/{name}"
-    assert isinstance(
-        build(name, "engine=TransformersEngine", "env=alchemy_easy").datamodule.engine, TransformersEngine
-    )
-    cli = build(name, "engine=VLLMServerEngine", "--data.engine.init_args.urls", "[http://localhost:1]")
-    assert cli.datamodule.engine.urls
-
-
-@pytest.mark.parametrize(
-    "name", [one for one in config_names() if one.startswith("experiment/") and "endpoint" not in one][::6]
-)
-def test_every_training_takes_a_method_in_a_word(name):
-    data = expand(["--config", name, "method=loop"]).argv[1]
-    assert yaml.safe_load(Path(data).read_text())["model"]["loss"]["class_path"].endswith("losses.LOOP")
 
 
 def group_files(*groups):
@@ -146,17 +127,6 @@ def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind):
     beside = ["--model.terms+=EntropyBonus"] if kind is baselines.TermsAlone else []  # refused without a term
     model = build("smoke", "method=reinforce", f"--model.{key}", kind.__name__, *beside).model
     assert type(getattr(model, key)) is kind
-
-
-def test_parts_of_the_objective_combine():
-    parts = ("method=dapo", "credit=TrajectoryCredit", "baseline=LeaveOneOut", "--model.terms+=EntropyBonus")
-    model = build("smoke", *parts).model
-    assert (model.loss, model.credit, model.baseline) == (
-        losses.DAPO(),
-        returns.TrajectoryCredit(),
-        baselines.LeaveOneOut(),
-    )
-    assert (model.scale, model.reweight, model.filter_packs) == ("group", None, True)
 
 
 BY_NAME = {
@@ -227,8 +197,3 @@ def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, monkeypatch):
     assert type(strategy).__name__ == (
         given["class_path"].rpartition(".")[2] if isinstance(given, dict) else "DDPStrategy"
     )
-
-
-def test_a_group_choice_replaces_the_world():
-    cli = build("quickstart", "env=frozen_lake_easy", "context=HintContext")
-    assert (cli.datamodule.env.parameters.size_min, cli.datamodule.env.parameters.size_max) == (4, 5)

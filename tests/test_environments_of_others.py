@@ -85,12 +85,7 @@ def test_the_openenv_server_of_the_guide_is_checked_and_trained_on(numbers, chec
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "module"),
-    [
-        ("dataset", None),
-        ("arc", "reasoning_gym"),
-        ("textworld_safe", "textworld"),
-        ("mastermind", "textarena"),
-    ],
+    [("dataset", None), ("arc", "reasoning_gym"), ("textworld_safe", "textworld"), ("mastermind", "textarena")],
 )
 def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, module, written, checkpoint):
     if module and not _installed(module):

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.contexts.base import InTask, Scripted, Stored
-from cod_lightning.envs.base import Players, beside
+from cod_lightning.envs.base import beside
 from cod_lightning.lifecycles import outline
 
 ROOT = Path(__file__).parents[1]
@@ -156,28 +156,6 @@ def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
     never = answered(mechanism, ["no block", "<notes><|end|></notes>"], state=before, special_tokens={"<|end|>"})
     assert (never.parsed, never.state, never.reward) == (False, before, -0.1)
     assert "control token <|end|>" in never.reason
-
-
-def test_a_mechanism_that_raises_costs_its_lifecycle_and_is_named(topic_notes):
-    from cod_lightning.envs.base import Reference
-    from cod_lightning.envs.levers import Levers
-    from cod_lightning.evaluation.references import scripted_sampler
-    from cod_lightning.rollout.group import run_groups
-    from cod_lightning.rollout.setting import Setting
-    from cod_lightning.types import EpisodeStatus, Split
-
-    class Forgetful(topic_notes.TopicNotes):
-        def feedback(self, state, episode):
-            raise KeyError("gone")
-
-    env, mechanism = Levers(protocol="natural"), Forgetful()
-    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
-    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), mechanism)
-    (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=policy))
-    first, *later = group.lifecycles[0].episodes
-    assert first.status is EpisodeStatus.FAILED
-    assert first.error == "ContextFailure: Forgetful raised KeyError: 'gone'"
-    assert {episode.status for episode in later} == {EpisodeStatus.SKIPPED}
 
 
 def _classes_of(guide: str) -> dict:

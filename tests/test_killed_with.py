@@ -14,10 +14,7 @@ from tests.test_ranks import rows, run, weights
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LEVERS = {
-    name: {
-        "class_path": "cod_lightning.envs.levers.Levers",
-        "init_args": {"protocol": "compact", "max_turns": turns},
-    }
+    name: {"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact", "max_turns": turns}}
     for name, turns in (("one", 1), ("four", 4))
 }
 MIXTURE = {"class_path": "cod_lightning.envs.mixture.Mixture", "init_args": {"worlds": LEVERS}}

@@ -1,7 +1,6 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
 work; and a third kind of episode, which is a member, a method of the agent and a program."""
 
-import ast
 import json
 import os
 import shutil
@@ -355,24 +354,6 @@ def test_transcripts_have_the_program_s_episodes_the_source_s_packs_and_the_mech
     assert life.solves[0].parts.keys() == {"world", "turns", "judge"}
     assert set(life.updates[0].state_after) == {"facts", "uses"}
     assert "\n".join(life.updates[0].state_after["facts"]) == life.updates[0].context_after
-
-
-def test_none_of_the_parts_takes_more_than_fifty_lines_or_four_files_of_the_library(tmp_path):
-    """Of a package's module these are the lines of each class, and the library's modules whose names it uses."""
-    source = textwrap.dedent(PACKAGE)
-    tree = ast.parse(source)
-    origin = {
-        name.asname or name.name: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cod_lightning")
-        for name in node.names
-    }
-    for name in ("OnlyOnce", "ByTask", "Remote", "FewTurns", "HalfOfLater", "ComesBack", "TwoLayers"):
-        (part,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-        used = {origin[node.id] for node in ast.walk(part) if isinstance(node, ast.Name) and node.id in origin}
-        print(name, part.end_lineno - part.lineno + 1, sorted(used))
-        assert part.end_lineno - part.lineno < 50
-        assert len(used) <= 4
 
 
 def test_stopped_after_an_update_it_goes_on_bit_for_bit(folder):

@@ -1,13 +1,11 @@
 """Numbers within a range: what each type takes, what comes of it, and what the answer to any other value names."""
 
 import math
-import re
 
 import pytest
 from jsonargparse import ArgumentError, ArgumentParser
 
 from cod_lightning import ranges
-from cod_lightning.credit.returns import CreditRule
 from tests.cases import each
 
 TAKEN = {
@@ -51,20 +49,3 @@ def test_what_is_within_becomes_a_plain_number(name, value):
 def test_what_is_not_within_is_refused_by_key(name, value):
     with pytest.raises(ArgumentError, match=rf'"it":\s+Not of type {name}'):
         parsed(name, value)
-
-
-@each(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values if value != "x"])
-def test_where_null_is_taken_too_the_range_is_said_whole(name, value):
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_argument("--it", type=getattr(ranges, name) | None)
-    said = getattr(ranges, name).__doc__.partition(", ")[2].removesuffix(".")
-    with pytest.raises(ArgumentError, match=re.escape(said)):
-        parser.parse_object({"it": value})
-
-
-def test_a_number_of_a_chosen_class_is_refused_by_class_key_and_value():
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(CreditRule, "credit")
-    chosen = {"class_path": "cod_lightning.credit.returns.EpisodeCredit", "init_args": {"discount": 1.5}}
-    with pytest.raises(ArgumentError, match=r'(?s)"discount":\s+Not of type PositiveShare: .*in \(0, 1\], not 1\.5'):
-        parser.parse_object({"credit": chosen})

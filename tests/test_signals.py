@@ -86,7 +86,7 @@ PARTS = {
             "source=Revisits",
             "source.by=regret",
             "source.back=near",
-        ),
+        )
     ],
     "writer for a frozen player, SDPO, growth": lambda policy, transcripts: [
         *("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve", "--data.frozen.path", policy),
@@ -94,7 +94,7 @@ PARTS = {
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
-        *("method=reinforce", "baseline=Accepted", "source=Revisits", *by_world(policy)),
+        *("method=reinforce", "baseline=Accepted", "source=Revisits", *by_world(policy))
     ],
     "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
         *(
@@ -103,10 +103,10 @@ PARTS = {
             "credit=TrajectoryCredit",
             "source=Revisits",
             "source.back=continued",
-        ),
+        )
     ],
     "replay for packs without signal, bandit": lambda policy, transcripts: [
-        *("method=grpo", "replay=SignalReplay", *BANDIT.split()),
+        *("method=grpo", "replay=SignalReplay", *BANDIT.split())
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [*PROPOSES, "--data.max_staleness", "1"],
     "solver for a frozen proposer": lambda policy, transcripts: [

@@ -164,8 +164,7 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
 
 
 @each(
-    "error",
-    [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
+    "error", [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed]
 )
 def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(error, capsys, monkeypatch):
     def fails(*_):

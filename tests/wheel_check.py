@@ -37,13 +37,7 @@ def main(wheel: str) -> None:
             (script, ["worlds"]),
             (script, watching),
         ):
-            done = subprocess.run(
-                [*program, *arguments],
-                cwd=empty,
-                env=environment,
-                capture_output=True,
-                text=True,
-            )
+            done = subprocess.run([*program, *arguments], cwd=empty, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, f"{arguments}: {done.stderr}"
             assert done.stdout.strip(), f"{arguments} printed nothing"
             print(f"wheel runs {program[0].name} {' '.join(arguments)}: {len(done.stdout.splitlines())} lines")

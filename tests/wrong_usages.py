@@ -12,6 +12,8 @@ from cod_lightning.cli import main
 
 FILES = {
     "afile": "",
+    "no_prompt.jsonl": '{"ask": "q", "answer": 1, "group": 1}\n',
+    "no_group.jsonl": '{"prompt": "q", "answer": 1, "series": 1}\n',
     "list.yaml": "- 1\n- 2\n",
     "broken.yaml": "model: {lr: 1\n",
     "wrong_key.yaml": "model:\n  lrr: 3\n",
@@ -80,6 +82,7 @@ check --env levers --num_packs 1
 report
 report nowhere
 report afile
+report LONG_PATH ## aaaa | too long
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
@@ -101,6 +104,7 @@ check --env nowhere.World ## nowhere.World
 play --env half.Half ## half.Half | is abstract
 check levers
 check --env half.Half
+check --env half.py ## half.py | my_file.MyWorld
 check --env levers --packs 3
 check --context notebok
 worlds --env levers
@@ -137,6 +141,24 @@ fit --config smoke --seed_everythin 2 ## --seed_everythin | Did you mean seed_ev
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
 fit --config smoke env=nowhere.yaml
+check --env levers --env.max_turns 0
+check --env frozen_lake_easy --env.length_penalty 2
+check --env alchemy_easy --env.materials few
+check --env pde_easy --env.family heat
+check --env apps --env.question_cost 2
+check --env apps --env.split_by [day]
+check --env learn2ask_easy --env.stop_share 1.5
+check --env terminal_easy --env.feedback none
+check --env control_hard --env.protocol waves
+check --env invented --env.words odd
+check --env levers --env.teacher.follow 7
+check --env levers --env.teacher.fills odd
+check --env frozen_lake_easy --env.teacher.context_gaps 2
+check --env dataset --env.path no_prompt.jsonl ## 'prompt', the column of data.env.prompt; the file has ask, answer
+check --env dataset --env.path no_group.jsonl ## or name another column (null: there are no groups).
+check --env dataset --env.path afile ## afile | at least one row
+fit --config list.yaml
+fit --config wrong_key.yaml env=levers ## Name a config first
 play --env faulty.Built ## faulty.py:7 | no database
 play --env faulty.Drawn ## --env | Drawn | faulty.py:12
 play --env faulty.Listed ## --env | Listed | faulty.py:17
@@ -171,6 +193,8 @@ SMOKE --model.policy.hidden_size 63
 SMOKE --model.optimizer sgd
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
 SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_domain?
+SMOKE --data.suites [broken.yaml] ## data.suites | broken.yaml
+SMOKE --data.suites [list.yaml] ## list.yaml | one suite or a list
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --overwrite perhaps
 SMOKE --env levrs
@@ -215,6 +239,9 @@ play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.env
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 test --config smoke --warm_start null --ckpt_path nowhere.ckpt
+TWO_OF [damaged.ckpt,damaged.ckpt] ## ckpt_path | different files
+TWO_OF [damaged.ckpt,last] ## ckpt_path | different files
+TWO_OF [c.ckpt,damaged.ckpt] ## ckpt_path is c.ckpt
 test --ckpt_path [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
@@ -410,6 +437,8 @@ _SHORT = {
     "LEARNED": "cod_lightning.methods.learned_reward",
     "REWARDS": "cod_lightning.rewards",
     "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
+    "TWO_OF": "test --config smoke --warm_start null --ckpt_path",
+    "LONG_PATH": "a" * 5_000,
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 8, 160

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
-from cod_lightning.checkpoints.checkpoint import DurableIO, damage
-from cod_lightning.errors import ConfigError, SaveFailed
+from cod_lightning.checkpoints.checkpoint import damage
+from cod_lightning.errors import SaveFailed
 from tests.cases import each
 from tests.small_fit import quiet_trainer
 
@@ -129,11 +129,6 @@ def test_a_state_is_saved_once_and_again_after_a_validation_which_changes_it(tmp
     assert written == [4, 4]
 
 
-def test_a_metric_that_is_not_logged_is_refused_with_those_that_are(tmp_path):
-    with pytest.raises(ConfigError, match=r"best_metric is train/scor; expected a metric .* Did you mean train/score"):
-        scored(tmp_path, [0.1], "train/scor")
-
-
 def test_a_run_that_overwrites_another_removes_its_checkpoints_when_it_has_its_own(tmp_path):
     fit(tmp_path, 4)
     assert names(fit(tmp_path, 1)) == ["last.ckpt", "update-00000001.ckpt"]
@@ -145,15 +140,6 @@ def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_newer_ones(tmp_pa
     assert names(again) == ["last.ckpt", "update-00000001.ckpt", "update-00000002.ckpt"]
 
 
-def test_a_plugin_of_the_user_s_is_left_alone(tmp_path):
-    class Own(DurableIO):
-        """A way to save of the user's own."""
-
-    own = Own()
-    kept = fit(tmp_path, 1, plugins=[own])
-    assert kept.folder.last.is_file()
-
-
 def test_a_checkpoint_that_found_no_room_leaves_those_of_before(tmp_path):
     """On a real file system of 2 MB, where it can be mounted."""
     small = tmp_path / "small"
@@ -163,9 +149,7 @@ def test_a_checkpoint_that_found_no_room_leaves_those_of_before(tmp_path):
     try:
         kept = fit(small, 1)
         (small / "filler").write_bytes(bytes(2 * 2**20 - 40_000))
-        with pytest.raises(
-            SaveFailed, match=r"no room for a checkpoint in .*small/checkpoints: it needs 4\d\d,\d\d\d bytes"
-        ):
+        with pytest.raises(SaveFailed, match=r"no room .*small/checkpoints: it needs 4\d\d,\d\d\d bytes"):
             _fit_large(small)
         assert names(kept) == ["last.ckpt", "update-00000001.ckpt"]
         assert damage(kept.folder.last) is None

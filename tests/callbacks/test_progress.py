@@ -60,16 +60,6 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     assert any(line.startswith("1/4 updates  TIME, TIME left  train: ") for line in lines)
 
 
-def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> None:
-    callback, file = progress(terminal=False)
-    trainer(tmp_path, [callback]).test(PlayedModule(), PlayedData(), verbose=False)
-    first, second = file.getvalue().splitlines()
-    assert first.startswith("1/2 conditions")
-    assert "test_heldout_trained: pos0 ." in first
-    assert second.startswith("2/2 conditions")
-    assert "test_heldout_blanked_context: pos0" in second
-
-
 def test_a_terminal_shows_tasks_and_success_by_position(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())

@@ -75,9 +75,7 @@ def test_every_sync_is_timed_and_its_gap_and_how_far_it_moved_the_policy_are_log
 
 
 def test_an_engine_that_goes_on_with_old_weights_stops_the_run(tmp_path):
-    with pytest.raises(
-        EngineMismatch, match=r"after sync 2 ForgetfulEngine does not hold what was sent: .* differs by up to"
-    ):
+    with pytest.raises(EngineMismatch, match=r"after sync 2 ForgetfulEngine .* differs by up to"):
         fit(tmp_path, ForgetfulEngine(), WeightSync())
 
 

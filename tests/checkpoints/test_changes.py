@@ -92,11 +92,6 @@ def test_another_training_is_refused_with_what_changed(change, said, tmp_path):
     assert said in str(refused.value)
 
 
-def test_another_number_of_processes_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="number of processes: 1 -> 2"):
-        check_changes(read_checkpoint(kept(tmp_path)), changed(), 2, accepted=False)
-
-
 def test_accepted_changes_are_told(tmp_path, capsys):
     config = changed(data__pack_size=8, data__rollouts_per_epoch=5)
     check_changes(read_checkpoint(kept(tmp_path)), config, 2, accepted=True)
@@ -142,12 +137,6 @@ def test_another_environment_context_plan_policy_or_form_of_dialogues_is_refused
 def test_another_vocabulary_is_refused_in_any_case(words, tmp_path):
     with pytest.raises(ConfigError, match=r"its run had other words \(with this config\)\. .* has changed since"):
         played(tmp_path, words, accepted=True)
-
-
-def test_another_vocabulary_is_refused_with_what_the_config_changed(tmp_path):
-    env = {"class_path": "b.FrozenLake", "init_args": {}}
-    with pytest.raises(ConfigError, match=r"\(data.env: Levers -> FrozenLake\). Use the config of its own run"):
-        played(tmp_path, ("c",), data__env=env)
 
 
 def began_with(*runs, **asked):

@@ -53,14 +53,6 @@ def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsy
     assert shown.endswith("1 rule is broken.\n")
 
 
-@pytest.mark.parametrize(
-    "argv", [["check", "--env", "own_levers.py"], ["fit", "--config", "smoke", "env=own_levers.py"]]
-)
-def test_a_python_file_is_answered_with_what_a_class_path_looks_like(folder, capsys, argv):
-    assert main(argv) == 2
-    assert "a YAML file or a class path, as in my_file.MyWorld." in capsys.readouterr().err
-
-
 def test_a_shipped_context_is_found_by_its_class_s_name_in_a_process_that_has_not_imported_it(folder):
     typed = [sys.executable, "-m", "cod_lightning", "check", "--context", "NotebookContext"]
     done = subprocess.run(typed, cwd=folder, capture_output=True, text=True)

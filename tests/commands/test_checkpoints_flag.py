@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from cod_lightning import cli
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.commands.train import TrainCLI
 from tests.command_line import stopped
@@ -24,15 +23,6 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def begun(monkeypatch, *arguments: str) -> TrainCLI:
     return stopped(monkeypatch, *SMALL, *arguments)
-
-
-def refused(capsys, *arguments: str) -> str:
-    try:
-        code = cli.main([*SMALL, *arguments])
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def by_checkpoint(found: TrainCLI) -> bool:
@@ -57,22 +47,3 @@ def test_several_checkpoints_write_into_the_run_of_the_first(monkeypatch) -> Non
     torch.save({"cod_lightning": {}}, folder / "last.ckpt")
     found = begun(monkeypatch, "--ckpt_path", f"[{folder / 'last.ckpt'},b.ckpt]")
     assert Path(found.trainer.default_root_dir).resolve() == folder.parent.resolve()
-
-
-def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
-    found = begun(monkeypatch, "--data.suites", "[in_domain, longer_packs, non_stationary]", "--ckpt_path", "a.ckpt")
-    assert [s.name for s in found.datamodule.suites] == [
-        "in_domain", "longer_packs_8", "longer_packs_16", "longer_packs_32", "non_stationary",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--ckpt_path", "[a.ckpt,a.ckpt]"], "expected different files"),
-        (["--ckpt_path", "[a.ckpt,last]"], "expected different files"),
-        (["--ckpt_path", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
-    ],
-)
-def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:
-    assert said in refused(capsys, *arguments)

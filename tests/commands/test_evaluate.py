@@ -14,7 +14,6 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import CONTROLS
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
@@ -101,9 +100,7 @@ def test_a_suite_of_changing_rules_has_its_recovery(tested: tuple[Any, Any]) -> 
     assert tested[0]["suites"]["plain"]["figures"]["recovery"] is None
 
 
-def test_several_checkpoints_are_kept_apart_and_the_same_weights_have_the_same_figures(
-    tested: tuple[Any, Any],
-) -> None:
+def test_several_checkpoints_are_kept_apart_and_the_same_weights_have_the_same_figures(tested: tuple[Any, Any]) -> None:
     alone, both = tested
     assert both["suites"] == alone["suites"]
     other, same = both["checkpoints"]
@@ -113,9 +110,3 @@ def test_several_checkpoints_are_kept_apart_and_the_same_weights_have_the_same_f
     (again,) = [suites for name, suites in both["checkpoints"].items() if name.endswith("same.ckpt")]
     for name in ("plain", "changing"):
         assert {**again[name], "checkpoint": None} == alone["suites"][name]
-
-
-def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
-    trainer, module, data = parts(tmp_path, [PLAIN, PLAIN])
-    with pytest.raises(ConfigError, match=r"data\.suites is plain; expected names that occur once"):
-        trainer.test(module, data, verbose=False)

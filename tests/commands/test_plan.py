@@ -256,9 +256,3 @@ def test_a_budget_of_tokens_ends_a_run_too(checkpoints, capsys):
     per_task = ("--pace.sampled_tokens_per_task", "500", "--pace.trained_tokens_per_task", "2000")
     _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], *bound, *speeds, *per_task)
     assert "h. 8 times a rollout" in said
-
-
-def test_without_speeds_the_plan_says_which_are_missing(checkpoints, capsys):
-    for passes in ("1", "2"):
-        _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], "--data.passes_per_rollout", passes)
-        assert "1,000 rollouts of 256 tasks; for hours give --pace.KEY" in said

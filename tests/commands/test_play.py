@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Audience, Person, _in_form, _one_of, play, readable
+from cod_lightning.commands.play import Audience, Person, _in_form, play, readable
 from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
@@ -108,12 +108,6 @@ def test_a_bare_answer_in_a_closed_vocabulary_is_the_word_that_ends_so(typed):
     (episode,), shown = _played(Levers(protocol="compact"), [typed] * 2, num_tasks=1)
     assert episode.status is not EpisodeStatus.MALFORMED
     assert "2=" in shown
-
-
-def test_what_no_word_or_several_end_with_is_left_as_it_is():
-    assert _one_of(["Key_red", "Key_gold"], "7") == "7"
-    assert _one_of(["a_1", "b_1"], "1") == "1"
-    assert _one_of([], "") == ""
 
 
 def test_a_person_answers_with_a_number_and_keeps_a_notebook():

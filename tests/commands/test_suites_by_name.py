@@ -13,7 +13,6 @@ from cod_lightning.commands.config_files import expand, inline, read_suites
 from cod_lightning.commands.shipped import config_folder, files_of
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import DEFAULT_CONTROLS
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
@@ -89,24 +88,6 @@ def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
     found = expand(["--config", "smoke", *argv, "--model.lr", "1"]).argv
     assert found[-1] == "--model.lr=1"
     assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop"]
-
-
-def test_a_single_name_needs_no_brackets() -> None:
-    assert len(config_after(expand(["--config", "smoke", "data.suites=in_domain"]).argv)["data"]["suites"]) == 1
-
-
-@each(
-    ("text", "said"),
-    [
-        ("[", "a YAML file"),
-        ("[1]", "one suite or a list"),
-        ("env: lakes", "env of suite bad is lakes"),
-    ],
-)
-def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "bad.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=said):
-        read_suites(str(tmp_path / "bad.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import find_config, temporary_config
-from cod_lightning.commands.shipped import composed
+from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.sweep import plan
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
@@ -122,15 +121,3 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
 def test_a_launcher_that_hydra_cannot_start_is_a_mistake_in_one_line(launcher, keys, said, tmp_path):
     with pytest.raises(ConfigError, match=said):
         launch([tmp_path], tmp_path, launcher, keys)
-
-
-@pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
-def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
-    made, axes = composed(find_config(f"examples/studies/{world}.yaml"), [])
-    assert made["sampled_token_budget"] > 0
-    assert made["trainer"]["max_epochs"] == -1
-    (suite,) = made["data"]["suites"]
-    assert suite["num_packs"] >= 512
-    assert suite["controls"] == ["blanked_context"]
-    assert axes == {"credit": "EpisodeCredit,TrajectoryCredit,TaskCredit", "seed_everything": "1,2,3,4,5"}
-    assert made["model"]["credit"]["init_args"]["mean"] is True

@@ -13,7 +13,6 @@ from cod_lightning.commands.shipped import files_of
 from cod_lightning.commands.worlds import description, parse_world
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.types import Split
-from tests.cases import each
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,26 +45,6 @@ def test_questions_on_disk_are_described_and_checked(tmp_path, capsys):
     path.write_text(path.read_text() + '{"ask": "q", "answer": "a", "group": 9}\n')
     assert main(["check", "--env", "dataset", "--env.path", str(path), *more]) == 1
     assert "group 9 has one row" in " ".join(capsys.readouterr().out.split())
-
-
-@each(
-    ("rows", "said"),
-    [
-        (
-            '{"ask": "q", "answer": 1, "group": 1}\n',
-            "'prompt', the column of data.env.prompt; the file has ask, answer",
-        ),
-        ('{"prompt": "q", "answer": 1, "series": 1}\n', "or name another column (null: there are no groups)."),
-        ("", "expected a file with at least one row"),
-    ],
-)
-def test_a_file_that_cannot_be_asked_is_answered_in_a_line(tmp_path, capsys, rows, said):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(rows)
-    assert main(["check", "--env", "dataset", "--env.path", str(path)]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
 
 
 def _worlds():
@@ -119,32 +98,3 @@ def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
     options = {"index": (int, 0, ""), "note": (str, "", "")}
     parsed = parse_world("play", "", ["env=levers", "env.max_turns=4", "index=3", "--note", "epoch=3.ckpt"], options)
     assert (parsed.env.max_turns, parsed.index, parsed.note) == (4, 3, "epoch=3.ckpt")
-
-
-@each(
-    ("name", "key", "value"),
-    [
-        ("levers", "max_turns", "0"),
-        ("frozen_lake_easy", "length_penalty", "2"),
-        ("alchemy_easy", "materials", "few"),
-        ("pde_easy", "family", "heat"),
-        ("apps", "question_cost", "2"),
-        ("apps", "split_by", "[day]"),
-        ("apps", "difficulties", "[4]"),
-        ("apps_compact", "slots", "[shoe]"),
-        ("learn2ask_easy", "stop_share", "1.5"),
-        ("terminal_easy", "feedback", "none"),
-        ("control_hard", "protocol", "waves"),
-        ("invented", "words", "odd"),
-        ("levers", "teacher.follow", "7"),
-        ("levers", "teacher.fills", "odd"),
-        ("frozen_lake_easy", "teacher.context_gaps", "2"),
-    ],
-)
-def test_a_value_that_no_world_takes_is_refused_by_its_key(name, key, value, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        parse_world("check", "", ["--env", name, f"--env.{key}", value])
-    assert stopped.value.code == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert key.rpartition(".")[2] in said
-    assert value.strip("[]") in said

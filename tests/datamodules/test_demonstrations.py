@@ -67,9 +67,7 @@ def test_the_rate_of_a_warm_start_rises_for_its_warm_up_and_falls_to_0_with_its_
 
 
 def test_a_warm_start_that_comes_to_no_number_ends_before_it_is_kept_for_later_runs():
-    with pytest.raises(
-        NonFiniteLoss, match=r"gradient's norm is (nan|inf) at optimizer update \d+; .* Lower model\.lr"
-    ):
+    with pytest.raises(NonFiniteLoss, match=r"(nan|inf) at optimizer update \d+; .* Lower model\.lr"):
         fit(lake(), 20, lr=1e30)
 
 
@@ -211,27 +209,12 @@ LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
 @each(
     ("env", "context", "options", "window", "said"),
     [
-        (lake(), HINT, PROPOSE, 96, r"data\.program is ProposeAndSolve; expected .* FrozenLakeObscure makes no tasks"),
-        (Shy(protocol="compact"), HINT, PROPOSE, 96, r"data\.env is Shy; expected a demonstrator that writes what"),
-        (
-            offering("levers " * 500),
-            HINT,
-            PROPOSE,
-            300,
-            r"window is 300; expected at least 5\d\d: the prompt for TaskOffer",
-        ),
-        *(
-            (offering(one), HINT, PROPOSE, 96, r"data\.env is Odd; expected .*TaskOffer gave a")
-            for one in (None, 3, lambda world: "levers")
-        ),
-        (LEVERS, HINT, {}, 20, r"model\.policy\.window is 20; expected at least \d+: a first prompt of"),
-        (
-            LEVERS,
-            HINT,
-            {"max_new_tokens": 2},
-            96,
-            r"data\.max_new_tokens is 2; expected at least 6, .*<hints>.* Set it to 6",
-        ),
+        (lake(), HINT, PROPOSE, 96, r"data\.program is ProposeAndSolve"),
+        (Shy(protocol="compact"), HINT, PROPOSE, 96, r"data\.env is Shy"),
+        (offering("levers " * 500), HINT, PROPOSE, 300, "window is 300"),
+        *((offering(one), HINT, PROPOSE, 96, r"data\.env is Odd") for one in (None, 3, lambda world: "levers")),
+        (LEVERS, HINT, {}, 20, r"model\.policy\.window is 20"),
+        (LEVERS, HINT, {"max_new_tokens": 2}, 96, r"data\.max_new_tokens is 2; .* Set it to 6"),
         (lake(), Unwritten(), {}, 96, r"data\.context is Unwritten; .* a Scripted among its .*--warm_start null"),
     ],
 )

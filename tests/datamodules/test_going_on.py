@@ -79,9 +79,9 @@ def test_the_best_is_looked_for_from_the_first_validation_on(tmp_path):
     noted, _ = fit(tmp_path, max_epochs=3, check_val_every_n_epoch=2, best="val/success/position_0")
     assert noted.validated == [8]
     assert (tmp_path / "checkpoints" / "best.ckpt").readlink().name == "update-00000008.ckpt"
-    with pytest.raises(ConfigError, match=r"best_metric is val/cod; expected a metric that this run logs"):
+    with pytest.raises(ConfigError, match="best_metric is val/cod"):
         fit(tmp_path / "other", max_epochs=2, check_val_every_n_epoch=2, best="val/cod")
-    with pytest.raises(ConfigError, match=r"best_metric is val/cod_gain; expected a metric that this run logs"):
+    with pytest.raises(ConfigError, match="best_metric is val/cod_gain"):
         fit(tmp_path / "none", max_epochs=2, limit_val_batches=0, best="val/cod_gain")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError
 from tests.cases import each
 
 
@@ -15,9 +15,7 @@ def test_a_state_that_cannot_be_restored_is_refused_in_one_line(value):
     data: Any = RolloutDataModule.__new__(RolloutDataModule)
     data.trainer = None
     data.stream = SimpleNamespace(restore=lambda kept: kept["at"])
-    with pytest.raises(
-        ConfigError, match="ckpt_path is a damaged checkpoint; expected one whose state of the data"
-    ) as refused:
+    with pytest.raises(ConfigError, match="ckpt_path is a damaged checkpoint") as refused:
         data.load_state_dict({"rollouts": {}, "stream": value})
     assert "\n" not in str(refused.value)
 
