@@ -30,6 +30,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role
 from tests.asked import LetterTokens
 from tests.cases import each
+from tests.envs.test_base import public
 from tests.real_templates import EIGHT, family_tokenizer
 from tests.records import episode, turn
 
@@ -141,11 +142,6 @@ def within(text):
 
 
 KINDS = (InTask, Scripted, Words, Entries, Budget, Stored)
-
-
-def public(kind: type) -> set[str]:
-    """What a class declares itself and does not hide: attributes, annotations, properties and methods."""
-    return {name for name in {**vars(kind), **vars(kind).get("__annotations__", {})} if not name.startswith("_")}
 
 
 class Bare(ContextMechanism):

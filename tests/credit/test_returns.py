@@ -23,11 +23,7 @@ STYLES = {
         lambda r: sum(0.6**k * x for k, x in enumerate(r)) / sum(0.6**k for k in range(len(r))),
         None,
     ),
-    "discounted": (
-        EpisodeCredit(mean=False, discount=0.6),
-        lambda r: sum(0.6**k * x for k, x in enumerate(r)),
-        None,
-    ),
+    "discounted": (EpisodeCredit(mean=False, discount=0.6), lambda r: sum(0.6**k * x for k, x in enumerate(r)), None),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
 from tests.cases import each
 
 

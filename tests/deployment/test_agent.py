@@ -17,7 +17,7 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.references import play_reference, scripted_sampler
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.acts import ActsContext
@@ -135,14 +135,6 @@ def test_a_state_is_read_from_the_store_only_where_it_is_not_the_one_that_was_le
     assert len(read) == 1
 
 
-def test_an_agent_that_was_not_resumed_says_so(tmp_path):
-    agent, pack = _agent(tmp_path)
-    agent.solve(pack.tasks[0])
-    again, _ = _agent(tmp_path)
-    with pytest.raises(AssertionError, match="resume"):
-        again.solve(pack.tasks[1])
-
-
 def test_a_world_that_carries_something_over_is_brought_back_to_where_it_was(tmp_path):
     env = GridNavigation(world_memory=True)
     agent, pack = _agent(tmp_path, env, num_tasks=3)
@@ -191,14 +183,6 @@ def test_a_world_that_raises_costs_its_task_only(tmp_path):
     again, _ = _agent(tmp_path, Jamming())
     again.resume(list(pack.tasks[:4]))
     assert again.solve(pack.tasks[4]).position == 4
-
-
-def test_an_agent_does_what_a_lifecycle_does(tmp_path):
-    agent, pack = _agent(tmp_path, num_tasks=4)
-    lived = [agent.solve(task) for task in pack.tasks]
-    (life,) = play_reference(Levers(), [pack], Reference.SCRIPTED, MECHANISM)
-    assert [e.kind for e in life.solves] == [e.kind for e in lived]
-    assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
 
 
 def test_an_agent_that_died_before_its_update_does_that_first(tmp_path, monkeypatch):

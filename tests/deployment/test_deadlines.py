@@ -72,13 +72,7 @@ def faults(episodes, kind=EpisodeKind.SOLVE):
     return [e.fault if e.status is EpisodeStatus.FAILED else None for e in episodes if e.kind is kind]
 
 
-@each(
-    ("deadlines", "fault"),
-    [
-        (Deadlines(turn_s=0.1), "TurnTimeout"),
-        (Deadlines(episode_s=0.1), "EpisodeTimeout"),
-    ],
-)
+@each(("deadlines", "fault"), [(Deadlines(turn_s=0.1), "TurnTimeout"), (Deadlines(episode_s=0.1), "EpisodeTimeout")])
 def test_an_engine_that_hangs_in_one_task_costs_that_task(tmp_path, deadlines, fault):
     episodes = live(tmp_path, end="/1.1.2", deadlines=deadlines)
     assert faults(episodes) == [None, fault, None, None]

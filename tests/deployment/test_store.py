@@ -73,12 +73,6 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     assert store.current().text == "y"
 
 
-def test_a_task_is_stored_once(tmp_path):
-    store = _lived(tmp_path, 1)
-    with pytest.raises(DataError, match=r"agent[.]sqlite"):
-        store.add("t0", _solve(0), 0.0, None)
-
-
 def test_another_world_is_refused_with_what_differs(tmp_path):
     store = ContextStore(tmp_path)
     store.claim({"world": "levers-4", "stream": "test/0"})
@@ -319,13 +313,6 @@ def test_a_delta_makes_the_text_again(parts, rng):
     after = "".join(parts)
     assert patched(before, delta(before, after)) == after
     assert patched(after, delta(after, before)) == before
-
-
-def test_of_a_text_in_which_one_letter_changed_a_delta_has_that_letter_alone():
-    before = "the first door is red, and behind it a lamp is green"
-    for at in range(len(before)):
-        parts = delta(before, f"{before[:at]}#{before[at + 1 :]}")
-        assert [part for part in parts if isinstance(part, str)] == ["#"]
 
 
 @each("parts", [[[0, 9]], [[-1, 2]], [[2, 2], [0, 2]], [[0, 2], [1, 2]], [[0, -1]], [7], [[0]], [None]])

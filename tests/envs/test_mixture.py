@@ -3,7 +3,6 @@
 import copy
 from collections import Counter
 
-import pytest
 from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.contexts import HintContext
@@ -11,7 +10,6 @@ from cod_lightning.envs.base import HiddenRules, Reference, Traits, Variants, Vo
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
@@ -66,13 +64,6 @@ def test_a_rule_changes_within_its_world():
     assert changed.tasks[0] == pack.tasks[0]
     assert changed.tasks[1] != pack.tasks[1]
     assert {task.spec.world for task in changed.tasks} == {task.spec.world for task in pack.tasks}
-
-
-def test_impossible_mixtures_are_refused_by_name():
-    with pytest.raises(ConfigError, match="at least one world"):
-        Mixture({})
-    with pytest.raises(ConfigError, match=r"weights is \['b'\]"):
-        Mixture({"a": Levers()}, {"b": 1.0})
 
 
 def test_which_world_a_pack_is_of_goes_by_split_seed_and_index_and_so_does_the_pack():

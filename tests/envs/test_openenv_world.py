@@ -105,12 +105,6 @@ def test_siblings_have_sessions_of_their_own_and_a_copy_of_a_task_goes_on_alike(
             env.close()
 
 
-def test_the_rules_say_how_to_answer_from_the_server_s_schema(served):
-    assert world(served).rules.endswith("Your guess.\n\n" + world(served).rules.rpartition("\n\n")[2])
-    assert "<answer>NUMBER</answer>" in world(served).rules
-    assert "- number (integer): Your guess." in world(served, action_field=None).rules
-
-
 def test_an_action_is_json_where_no_field_is_named(served):
     env = world(served, action_field=None, observation_field=None)
     begun(env)
@@ -124,10 +118,7 @@ def test_an_action_is_json_where_no_field_is_named(served):
 @pytest.mark.parametrize(
     ("spoilt", "expected"),
     [
-        (
-            SOURCE.replace('"Your first guess?"', "str(object())"),
-            "equal",
-        ),
+        (SOURCE.replace('"Your first guess?"', "str(object())"), "equal"),
         (
             SOURCE.replace("SESSIONS = True", "SESSIONS = False").replace(
                 "max_concurrent_envs=256", "max_concurrent_envs=1"

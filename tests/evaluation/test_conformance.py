@@ -149,11 +149,7 @@ class Untyped(example.TaskWorld):
         (Untyped(), FORM, "task_type is missing"),
         (levers(sample_pack=raising(ValueError("no packs"))), DRAWS, "raised ValueError: no packs"),
         (machine(sample_pack=lambda self, **_: []), DRAWS, "sample_pack returned a list; return a Pack"),
-        (
-            levers(sample_pack=lambda self, split, index, num_tasks: None),
-            DRAWS,
-            "unexpected keyword argument 'seed'",
-        ),
+        (levers(sample_pack=lambda self, split, index, num_tasks: None), DRAWS, "unexpected keyword argument 'seed'"),
         (levers(step=raising(SystemExit(3))), OWN, "raised SystemExit: 3"),
         (levers(reset=raising(RuntimeError("no database"))), OWN, "raised RuntimeError: no database"),
         (levers(reset=lambda self, **more: (Levers.reset(self, **more)[0], [1])), OWN, "was not a dictionary"),

@@ -225,9 +225,7 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
 
     world = Mute()
     pack = world.sample_pack(split=Split.TEST, index=0, num_tasks=2)
-    with pytest.raises(
-        ConfigError, match=r"model\.scorers\.one is Privileged; expected a world whose oracle .*\. Remove it"
-    ):
+    with pytest.raises(ConfigError, match=r"model\.scorers\.one is Privileged"):
         check_oracle(world, pack, HintContext(), "model.scorers.one", "Privileged", "Remove it.")
 
 

@@ -5,16 +5,7 @@ import sys
 
 import pytest
 
-NAMES = (
-    "outcomes",
-    "intervals",
-    "suite",
-    "figures",
-    "schema",
-    "results",
-    "wording",
-    "table",
-)
+NAMES = ("outcomes", "intervals", "suite", "figures", "schema", "results", "wording", "table")
 
 
 @pytest.mark.slow

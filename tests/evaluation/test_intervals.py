@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cod_lightning.evaluation.intervals import (
-    DIFFERENCE,
-    SHARE,
-    bootstrap,
-    position_estimates,
-    ratio_estimate,
-)
+from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, bootstrap, position_estimates, ratio_estimate
 from tests.cases import each
 from tests.speed import quickest
 

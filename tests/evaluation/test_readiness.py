@@ -62,7 +62,7 @@ def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
 
 
 def test_a_change_outside_a_pack_or_of_a_world_whose_rule_cannot_change_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.change_at is 5; expected in 1\.\.4"):
+    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.change_at is 5"):
         settled(Suite(name="mine", pack_size=None, wrap="non_stationary", change_at=5))
     with pytest.raises(ConfigError, match="hidden rule can change"):
         settled(Suite(name="mine", wrap="non_stationary"), WordWorld(), PlainContext())

@@ -7,7 +7,6 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.controls import REFERENCES, ByReference
 from cod_lightning.evaluation.references import play_reference, summarise
-from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Group, Split
 from tests.cases import each
@@ -53,9 +52,3 @@ def test_a_policy_that_raises_is_counted_and_its_missing_rewards_are_not_zeros()
     assert 0 < row.num_failed < 40
     assert row.success[0].mean == 1.0
     assert row.success[0].num == sum(life.solves[0].reward is not None for life in lives)
-
-
-def test_bytes_lose_nothing():
-    chat = byte_chat()
-    for text in ("", " a  b\n\tc", "naïve ✓ 🙂 \x00", "<|end|>"):
-        assert chat.decode(chat.encode(chat.neutral(text))) == chat.neutral(text)

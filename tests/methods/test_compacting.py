@@ -126,9 +126,9 @@ def test_an_agent_may_go_on_without_compaction():
 
 
 def test_budgets_that_leave_no_room_for_a_summary_are_refused():
-    with pytest.raises(ConfigError, match=r"summary_budget is 2; expected at most data\.max_new_tokens=1"):
+    with pytest.raises(ConfigError, match="summary_budget is 2"):
         beside(compacting(), Budget).check(64, 1)
-    with pytest.raises(ConfigError, match=r"budget is 60; expected below 56"):
+    with pytest.raises(ConfigError, match="budget is 60"):
         beside(compacting(budget=60), Budget).check(64, 8)
 
 

@@ -44,12 +44,12 @@ def test_a_state_goes_on_at_its_stage_and_packs_grow_no_further_than_prompts_wer
     packs = grown(0, rollouts_per_stage=2, num_tasks=[2, 4])
     packs.load_state_dict(grown(2, rollouts_per_stage=2, num_tasks=[2, 4]).state_dict())
     assert packs.metrics() == {"source/num_tasks": 4}
-    with pytest.raises(ConfigError, match=r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"):
+    with pytest.raises(ConfigError, match=r"data\.source\.num_tasks is \[2, 5\]"):
         grown(0, num_tasks=[2, 5])
 
 
 def test_a_size_that_the_program_cannot_play_is_refused_before_packs_grow_to_it():
-    with pytest.raises(ConfigError, match=r"data\.program\.solves is 2; expected a divisor of the 3 tasks of a pack"):
+    with pytest.raises(ConfigError, match=r"data\.program\.solves is 2"):
         RolloutDataModule(
             Levers(), HintContext(), TransformersEngine(), ProposeAndSolve(solves=2), Growth(num_tasks=[2, 3, 4])
         )

@@ -9,14 +9,7 @@ import pytest
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.learned_reward import PartlyKnown, fitted, probability
 from cod_lightning.rollout import transcript
-from cod_lightning.types import (
-    EpisodeStatus,
-    Group,
-    Lifecycle,
-    Pack,
-    Split,
-    Task,
-)
+from cod_lightning.types import EpisodeStatus, Group, Lifecycle, Pack, Split, Task
 from tests import records
 
 COLOURS = ("red", "green", "blue")
@@ -86,16 +79,14 @@ def test_what_does_not_parse_is_worth_nothing_and_twice_the_same_is_fitted(tmp_p
 
 
 def test_transcripts_that_are_not_there_or_without_both_outcomes_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"transcripts is nowhere\.jsonl; expected lifecycles/train\.jsonl"):
+    with pytest.raises(ConfigError, match=r"transcripts is nowhere\.jsonl"):
         PartlyKnown(transcripts="nowhere.jsonl").check()
     elsewhere = records.episode(position=7)
     path = written(tmp_path, [(task, elsewhere) for task, _ in drawn(1)])
     with pytest.raises(ConfigError, match=r"expected lifecycles/train\.jsonl of a run \(tuple index out of range"):
         PartlyKnown(0.5, path).check()
     path = written(tmp_path, [(task, episode("red", "red")) for task, _ in drawn(20)])
-    with pytest.raises(
-        ConfigError, match=r"transcripts is .*; expected transcripts in which known tasks were solved and"
-    ):
+    with pytest.raises(ConfigError, match="known tasks were solved"):
         PartlyKnown(0.5, path).check()
 
 

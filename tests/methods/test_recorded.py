@@ -99,9 +99,7 @@ def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_wher
     oldest = turn.policy_version
     packs, drawn = packs_of(other[1], max_staleness=2)
     assert packs.collected(drawn, 2, oldest + 2, *SIZES_OF_POLICY)
-    with pytest.raises(
-        ConfigError, match=rf"policy version {oldest} is 3 behind the weights; expected turns at most 2"
-    ):
+    with pytest.raises(ConfigError, match=rf"policy version {oldest} is 3 behind the weights"):
         packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
     packs, drawn = packs_of(other[1])
     assert packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
@@ -177,10 +175,7 @@ DAMAGES = {
         lambda record: record["episodes"][0].update(status="failed", reward=None, success=None, error="\x1b[2J: x"),
         r"\[2J as the name of a part or a fault",
     ),
-    "an update after the last task": (
-        lambda record: record["episodes"][1].update(position=2),
-        "belong to no solve",
-    ),
+    "an update after the last task": (lambda record: record["episodes"][1].update(position=2), "belong to no solve"),
     "an attempt at an update": (
         lambda record: record.update(attempts=[{"kind": "same_context", "episode": record["episodes"][1]}]),
         "attempts that are no solve episodes",
@@ -242,9 +237,9 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 
 
 def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):
-    with pytest.raises(ConfigError, match=r"data\.source\.folder is .*nowhere; expected a folder of transcripts"):
+    with pytest.raises(ConfigError, match=r"data\.source\.folder is .*nowhere"):
         packs_of(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with RecordedGroups"):
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1"):
         fit(tmp_path, source=RecordedGroups(str(other[1])), max_staleness=1)
 
 

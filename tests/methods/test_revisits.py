@@ -242,7 +242,5 @@ def test_asking_twice_changes_nothing_and_a_state_in_json_goes_on_as_the_other_w
 
 
 def test_an_environment_that_remembers_earlier_tasks_is_not_continued_in():
-    with pytest.raises(
-        ConfigError, match=r"data\.source\.back is continued; expected same or near in .*, which itself rem"
-    ):
+    with pytest.raises(ConfigError, match=r"data\.source\.back is continued"):
         source(GridNavigation(), back="continued")

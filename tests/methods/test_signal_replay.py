@@ -7,7 +7,8 @@ from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visi
 from cod_lightning.training.scorers import ScorerByWorld
 from tests.cases import each
 from tests.methods.test_revisits import played
-from tests.training.test_replay import Again, Everything, Story, of_rollout, recorded, row_key, updates
+from tests.training.test_replay import Again, Everything, Story, of_rollout, recorded, row_key
+from tests.training.test_rollouts import updates
 from tests.training.test_scorers import Says
 
 

@@ -28,10 +28,7 @@ from tests.training.test_rollouts import data, module
 @each(
     ("options", "of_data", "said"),
     [
-        *(
-            ({"loss": loss}, {"replay": SignalReplay()}, r"data\.replay is SignalReplay")
-            for loss in (SDPO(), NFT())
-        ),
+        *(({"loss": loss}, {"replay": SignalReplay()}, r"data\.replay is SignalReplay") for loss in (SDPO(), NFT())),
         *(
             ({"trained_kinds": kinds}, of_data, r"model\.trained_kinds is \[")
             for kinds, of_data in (

@@ -8,15 +8,7 @@ import torch
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.objective.batch import collate, concatenated, one_token
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import (
-    EpisodeKind,
-    EpisodeStatus,
-    Group,
-    Lifecycle,
-    Pack,
-    Split,
-    Task,
-)
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, cube_table, plain_credit, returns_of, stamped
@@ -146,16 +138,7 @@ def test_moved_rows_and_chosen_rows_keep_every_column(batch):
     assert part.token_ids.tolist() == [[5, 19, 0, 0], [5, 6, 7, 16]]
     assert torch.equal(part.old_logprobs, old[[5, 2], :4])
     assert part.advantages.tolist() == [5.0, 2.0]
-    for name in (
-        "episode",
-        "siblings",
-        "kinds",
-        "is_attempt",
-        "is_replayed",
-        "policy_version",
-        "place",
-        "lengths",
-    ):
+    for name in ("episode", "siblings", "kinds", "is_attempt", "is_replayed", "policy_version", "place", "lengths"):
         assert torch.equal(getattr(part, name), getattr(batch, name)[[5, 2]]), name
     assert (part.figures, part.updates_left) == ({"x": 1.0}, 3)
 

@@ -7,16 +7,7 @@ import pytest
 import torch
 
 from cod_lightning.methods.covariance import ClipCov, KLCov
-from cod_lightning.objective.losses import (
-    CISPO,
-    DAPO,
-    GRPO,
-    GSPO,
-    REC,
-    DrGRPO,
-    LossInputs,
-    UpdateTokens,
-)
+from cod_lightning.objective.losses import CISPO, DAPO, GRPO, GSPO, REC, DrGRPO, LossInputs, UpdateTokens
 from cod_lightning.objective.terms import kl_to_reference
 from tests.cases import each
 

@@ -144,11 +144,7 @@ def test_the_estimate_is_the_divergence_of_the_engine_from_the_policy():
     policy = torch.log_softmax(engine + 0.3 * torch.randn(20, generator=rng, dtype=torch.float64), 0)
     said = torch.multinomial(engine.exp(), 40_000, replacement=True, generator=rng)[None]
     x = inputs(0, width=said.shape[1], episodes=(1,))
-    x = replace(
-        x,
-        action_mask=torch.ones_like(said, dtype=torch.bool),
-        behaviour_logprobs=engine[said],
-    )
+    x = replace(x, action_mask=torch.ones_like(said, dtype=torch.bool), behaviour_logprobs=engine[said])
     exact = float((engine.exp() * (engine - policy)).sum())
     assert mismatch_figures(mismatch_sums(x, policy[said]))["mismatch_kl"] == pytest.approx(exact, rel=0.05)
 

@@ -51,12 +51,7 @@ def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, s
     (folder / "lifecycles" / "train_logprobs.jsonl").write_text("".join(lines))
 
 
-def write_config(
-    folder: Path,
-    *,
-    group_size: int = 2,
-    lr: float = 0.1,
-) -> None:
+def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"lr": lr}, "data": {"group_size": group_size}}))
 
@@ -99,11 +94,7 @@ def write_evaluation(folder: Path) -> None:
         "paired": {
             "gain_ci95": [0.3, 0.5],
             "blanked_max_deviation": 0.0,
-            "trained_minus_best_warm_start": {
-                "best_temperature": 0.3,
-                "mean_difference": 0.1,
-                "ci95": [0.05, 0.15],
-            },
+            "trained_minus_best_warm_start": {"best_temperature": 0.3, "mean_difference": 0.1, "ci95": [0.05, 0.15]},
         },
         "figures": {
             "area": {},

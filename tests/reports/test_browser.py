@@ -134,16 +134,6 @@ def test_on_any_screen_the_tables_of_a_suite_of_four_tasks_are_shown_whole(opene
         assert hidden == [0] * len(folders)
 
 
-def test_marks_of_a_long_pack_stand_nearer_to_their_position_than_to_the_next(opened: Opened, tmp_path: Path) -> None:
-    page = opened(evaluated(write_run(tmp_path / "run", GROUPS), 64))
-    marks = (
-        "all => all.map((line) => [...line.querySelectorAll('circle')].map((one) => Number(one.getAttribute('cx'))))"
-    )
-    lines = page.locator("#evaluation figure").first.locator(".line").evaluate_all(marks)
-    assert len(lines) == 3
-    assert max(line[64] for line in lines) < min(line[65] for line in lines)
-
-
 def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     page.locator(".row").nth(3).click()
@@ -252,21 +242,6 @@ def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path
     context = page.locator("#episode .context")
     assert context.locator("del").all_inner_texts() == ["1=?", "2=up", "it was"]
     assert context.locator("ins").all_inner_texts() == ["1=up", "2=down", "now all new"]
-
-
-def test_an_update_that_was_refused_in_part_is_told_from_one_that_did_not_parse(opened: Opened, tmp_path: Path) -> None:
-    solve, update, later = GROUPS[0].lifecycles[0].episodes
-    lives = []
-    for sibling, parsed in enumerate((True, False)):
-        refused = structs.replace(update, success=parsed, feedback="there is no entry 7")
-        lives.append(Lifecycle(pack_id="a", sibling=sibling, episodes=(solve, refused, later)))
-    page = opened(write_run(tmp_path / "run", [structs.replace(GROUPS[0], lifecycles=tuple(lives))]))
-    heads = []
-    for row in range(2):
-        page.locator(".row").nth(row).click()
-        page.locator(".episode").nth(1).click()
-        heads.append(page.locator("#episode h4").last.inner_text())
-    assert heads == ["What was refused, and why", "Why the context did not parse"]
 
 
 def test_of_an_endpoint_of_which_no_log_prob_is_known_none_is_shown(opened: Opened, tmp_path: Path) -> None:

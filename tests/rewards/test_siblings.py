@@ -189,10 +189,7 @@ def test_siblings_of_other_lengths_are_compared_where_there_are_several():
         play(num_packs=1, program=FirstSiblingOnly(NUM_TASKS + 1), order=Does(numbered))
 
 
-@each(
-    "program",
-    [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve(), ProposeAndSolve(proposes=False)],
-)
+@each("program", [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve(), ProposeAndSolve(proposes=False)])
 def test_attempts_and_proposed_tasks_which_no_sibling_shares_are_refused_beside_it(program):
     check_siblings(rewards_of({"form": FormatReward()}), program, 4)
     for of_pack in (ConnectTheDots(), PlanAndSolve()):

@@ -11,11 +11,7 @@ from cod_lightning.types import StopReason
 from tests.cases import each
 
 GOOD = Completion(
-    action_ids=(3, 9),
-    behaviour_logprobs=(-1.5, 0.0),
-    stop=StopReason.STOP,
-    policy_version=4,
-    prompt_digest=77,
+    action_ids=(3, 9), behaviour_logprobs=(-1.5, 0.0), stop=StopReason.STOP, policy_version=4, prompt_digest=77
 )
 
 

@@ -6,15 +6,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
-from cod_lightning.contexts.base import (
-    Answer,
-    ContextEntry,
-    Entries,
-    InTask,
-    Scripted,
-    TextState,
-    beside,
-)
+from cod_lightning.contexts.base import Answer, ContextEntry, Entries, InTask, Scripted, TextState, beside
 from cod_lightning.contexts.hint import HintEntries
 from cod_lightning.errors import ContextFailure
 from cod_lightning.methods.acts import ActsContext
@@ -87,10 +79,7 @@ def test_of_skills_the_chosen_one_is_shown_and_a_removal_has_its_reason() -> Non
     state, events = played(context, state, "task", 1.0, "use one")
     assert events == [("shown", "one")]
     events = rewritten(context, state, written.format("skill three | green | wait"))[1]
-    assert events == [
-        ("came", "three", "when green: wait"),
-        ("gone", "one", "made room: mean reward 1.00 in 1 tasks"),
-    ]
+    assert events == [("came", "three", "when green: wait"), ("gone", "one", "made room: mean reward 1.00 in 1 tasks")]
     state, events = played(context, state, "task", 0.0, "use two")
     assert events == [("shown", "two"), ("gone", "two", "mean reward 0.00 in 1 tasks")]
     assert played(context, state, "task", 0.0)[1] == []

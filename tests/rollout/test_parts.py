@@ -17,7 +17,6 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Reference, Tools, Traits
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure, PicturedLake
 from cod_lightning.envs.mixture import Mixture
-from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError, ContextFailure, ForgedRole
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
@@ -278,8 +277,3 @@ def test_an_engine_that_reads_text_alone_is_refused_a_suite_that_shows_images(ke
     data.check_with(EndpointPolicy(), elsewhere=True)
     with pytest.raises(ConfigError, match=rf"data\.{key} is Blind; .*PicturedLake shows images"):
         data.check_suites()
-
-
-def test_a_world_in_another_process_is_refused_where_it_shows_images():
-    with pytest.raises(ConfigError, match=r"data\.env\.world is PicturedLake; expected a world in text alone"):
-        ProcessWorld(PicturedLake())

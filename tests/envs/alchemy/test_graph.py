@@ -48,19 +48,6 @@ def test_every_element_above_tier_0_has_as_many_recipes_as_the_bounds_say(parame
         assert all(made[name] == 1 for decoys in spec.decoys for name in decoys)
 
 
-def test_sizes_and_names_follow_the_bounds():
-    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(), 150, 1)]
-    assert {len(spec.tiers) for spec in specs} == {3, 4}
-    assert {len(spec.tiers[0]) for spec in specs} == {3, 4}
-    assert {len(spec.tiers[1]) for spec in specs} == {1, 2}
-    names = [name for spec in specs for tier in spec.tiers for name in tier]
-    assert {len(name) for name in names} == {3, 4, 5}
-    assert all(name.isascii() and name.islower() and name.isalpha() for name in names)
-    for spec in specs:
-        mine = [name for tier in spec.tiers for name in tier]
-        assert len(set(mine)) == len(mine)
-
-
 def test_decoys_are_ingredients_of_decoys_only_and_not_told_apart_by_their_place():
     places = []
     for pack in _packs(Alchemy(**{**HARD, "noise_min": 0.3}), 100, 1):

@@ -13,10 +13,3 @@ def test_the_rules_list_all_elements_by_tier_and_state_neither_a_recipe_nor_a_ta
         assert f"Tier {tier}: {', '.join(names)}\n" in env.rules + "\n"
     assert "Target" not in env.rules
     assert "=" not in env.rules, "no example can pass for a recipe"
-
-
-def test_the_rules_say_whether_a_task_ends_with_its_last_way_to_the_target_or_with_the_last_pair():
-    ends, goes_on = "can no longer be made from what is left, the task ends", "until no pair is left"
-    for end_when_dead in (True, False):
-        rules = Alchemy(materials="limited", end_when_dead=end_when_dead).rules
-        assert (ends in rules, goes_on in rules) == (end_when_dead, not end_when_dead)

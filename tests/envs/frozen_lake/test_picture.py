@@ -3,12 +3,9 @@
 import struct
 import zlib
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Variants, beside
 from cod_lightning.envs.frozen_lake import PicturedLake
-from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import Image, Split
 
@@ -56,11 +53,6 @@ def test_the_feedback_is_text_and_the_picture_moves():
         seen.add(shown[1].png)
     assert isinstance(shown, str)
     assert len(seen) > 1
-
-
-def test_a_lake_in_single_words_has_no_picture():
-    with pytest.raises(ConfigError, match=r"data\.env\.protocol is compact; expected natural"):
-        PicturedLake(protocol="compact")
 
 
 def test_it_keeps_the_contract_of_an_environment():

@@ -22,14 +22,7 @@ CASES = {
         partial(Learn2Ask, num_items=6, num_required=2, num_conditions=3, protocol="compact"), ANSWERS, "compact"
     ),
     "learn2ask-hard": Case(
-        partial(
-            Learn2Ask,
-            num_items=12,
-            num_required=4,
-            num_conditions=10,
-            normalise=False,
-        ),
-        ANSWERS,
+        partial(Learn2Ask, num_items=12, num_required=4, num_conditions=10, normalise=False), ANSWERS
     ),
     "learn2ask-compact-sum": Case(
         partial(Learn2Ask, num_items=6, num_required=3, protocol="compact", normalise=False), ANSWERS, "compact"

@@ -41,13 +41,8 @@ def natural(**parameters) -> PDEDiscovery:
 CASES = {
     "pde-natural": Case(lambda: natural(world_memory=False), ANSWERS),
     "pde-natural-hard": Case(
-        lambda: natural(family="physical_full_eval_4000", max_terms=3, world_memory=False, show_samples=False),
-        ANSWERS,
+        lambda: natural(family="physical_full_eval_4000", max_terms=3, world_memory=False, show_samples=False), ANSWERS
     ),
     "pde-compact": Case(compact, COMPACT_ANSWERS, "compact"),
-    "pde-compact-random": Case(
-        lambda: compact(max_turns=3, point_budget=8),
-        COMPACT_ANSWERS,
-        "compact",
-    ),
+    "pde-compact-random": Case(lambda: compact(max_turns=3, point_budget=8), COMPACT_ANSWERS, "compact"),
 }

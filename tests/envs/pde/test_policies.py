@@ -5,29 +5,10 @@ import random
 import pytest
 
 from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
-from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
-from tests.cases import each
+from tests.envs.pde.cases import natural
 from tests.envs.scripted_life import live
-
-
-def natural(**parameters) -> PDEDiscovery:
-    """On a coarse grid."""
-    return PDEDiscovery(**{"grid_points": 65, "time_levels": 401, **parameters})
-
-
-@each("parameters", [{"show_samples": False}, {"max_turns": 3}, {"point_budget": 1}, {"max_turns": 4}])
-@each("kind", Reference)
-def test_references_finish_in_tight_worlds(parameters, kind):
-    env = natural(**parameters)
-    for index in range(3):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        lives = live(env, pack, kind, index)
-        if kind is Reference.RANDOM:  # its points may all be cut, or hold nothing
-            assert all(lived.status != "malformed" for lived in lives)
-        else:
-            assert all(lived.status == "completed" for lived in lives)
 
 
 @pytest.mark.slow

@@ -14,9 +14,6 @@ LINES = st.builds("ok <answer>{}</answer>".format, st.lists(WORDS, min_size=1, m
 WAYS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled_from([*SLOT_OF_WAY, "x", ""]))
 CASES = {
     "terminal-natural": Case(Terminal, LINES),
-    "terminal-hard": Case(
-        lambda: Terminal(quirks=3, max_turns=5, max_commands=4, length_penalty=0.1),
-        LINES,
-    ),
+    "terminal-hard": Case(lambda: Terminal(quirks=3, max_turns=5, max_commands=4, length_penalty=0.1), LINES),
     "terminal-compact": Case(lambda: Terminal(protocol="compact", quirks=3, max_turns=2), WAYS, "compact"),
 }

@@ -16,7 +16,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from cod_lightning.cli import main
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import SCHEMA, write_packs
@@ -358,14 +358,6 @@ def test_texts_from_outside_are_shown_in_the_page_and_never_act(root: Path) -> N
     assert "<img src=x" not in html
     assert 'evil.example"' not in html
     assert html.count("&lt;img src=x&gt;") >= 5
-
-
-@pytest.mark.parametrize("asked", ["credit=none", "env=levers", "nonsense"])
-def test_a_reference_that_is_not_one_cell_is_refused(root: Path, asked: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"--reference is .* expected one cell out of: credit=episode; credit=trajectory"
-    ):
-        compare([root], asked)
 
 
 def test_a_reference_may_be_named_as_the_table_names_it_beside_cells_that_have_more(root: Path) -> None:
