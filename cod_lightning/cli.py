@@ -116,10 +116,8 @@ def _answered(args: list[str]) -> int:
         return 1
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            print(
-                f"error: {str(error.filename)[:100]}... is too long for a path; expected a shorter one.",
-                file=sys.stderr,
-            )
+            said = f"{str(error.filename)[:100]}... is too long for a path; expected one that the system takes"
+            print(f"error: {said}. Choose a shorter one.", file=sys.stderr)
             return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

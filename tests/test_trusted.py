@@ -187,8 +187,7 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(fo
     (foreign / "checkpoints").mkdir()
     (foreign / "checkpoints" / "last.ckpt").touch()
     assert main(["report", str(foreign)]) == 0
-    assert "config.yaml cannot be read (ValueError)" in (foreign / "report.html").read_text()
-    capsys.readouterr()
+    assert "config.yaml cannot be read (ValueError)" in capsys.readouterr().out
     assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
     assert "more than 100,000 values where its aliases are written out" in capsys.readouterr().err
     assert main(["fit", "--config", str(foreign / "config.yaml")]) == 2

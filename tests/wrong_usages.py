@@ -14,6 +14,7 @@ FILES = {
     "afile": "",
     "no_prompt.jsonl": '{"ask": "q", "answer": 1, "group": 1}\n',
     "no_group.jsonl": '{"prompt": "q", "answer": 1, "series": 1}\n',
+    "empty.jsonl": "",
     "list.yaml": "- 1\n- 2\n",
     "broken.yaml": "model: {lr: 1\n",
     "wrong_key.yaml": "model:\n  lrr: 3\n",
@@ -82,7 +83,7 @@ check --env levers --num_packs 1
 report
 report nowhere
 report afile
-report LONG_PATH ## aaaa | too long
+report TOO_LONG ## aaaa | too long
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
@@ -130,7 +131,7 @@ sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
 sweep --config smoke ckpt_path=a,b ## ckpt_path=a
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
-play --env levers --context.max_chars 3 ## --context NAME
+play --env levers --context.max_chars 3 ## context | max_chars
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (For this key
@@ -156,7 +157,7 @@ check --env levers --env.teacher.fills odd
 check --env frozen_lake_easy --env.teacher.context_gaps 2
 check --env dataset --env.path no_prompt.jsonl ## 'prompt', the column of data.env.prompt; the file has ask, answer
 check --env dataset --env.path no_group.jsonl ## or name another column (null: there are no groups).
-check --env dataset --env.path afile ## afile | at least one row
+check --env dataset --env.path empty.jsonl ## empty.jsonl | at least one row
 fit --config list.yaml
 fit --config wrong_key.yaml env=levers ## Name a config first
 play --env faulty.Built ## faulty.py:7 | no database
@@ -438,7 +439,7 @@ _SHORT = {
     "REWARDS": "cod_lightning.rewards",
     "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
     "TWO_OF": "test --config smoke --warm_start null --ckpt_path",
-    "LONG_PATH": "a" * 5_000,
+    "TOO_LONG": "a" * 5_000,
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 8, 160

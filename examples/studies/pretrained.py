@@ -2,18 +2,23 @@
 
     PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...]
 
-Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained` first replace those
-of their seeds in pretrained.json; of a run without an evaluation only its rollouts are shown. Measures nothing.
+Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, first
+replace those in pretrained.json. Measures nothing.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
+import pyarrow.parquet as pq
 import yaml
+from jaxtyping import Float
 
+from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.markdown import table
 from examples.studies.note_worth import counted, worth
 from examples.studies.quickstart import GREY, STYLES
@@ -34,6 +39,9 @@ ALL = POLICIES | {
 """The same, of runs on a CPU."""
 UNSHOWN = {"scripted", "unseen_words blanked_context"}
 """Rows that are in the figure, or in what is said of transfer, alone."""
+BEST = "best"
+"""The name here of the warm start at the temperature that is its best, by seed."""
+ADDS = ("trained", "warm_start", "difference")
 SEEN = "held_out"
 SUITES = {SEEN: "", "unseen_words": ", new words"}
 """What an evaluation calls its packs -> what a row adds for them."""
@@ -46,47 +54,43 @@ def of_the_gpu() -> dict[str, Any]:
 
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
-    found = of_the_gpu()
-    rows = [
-        [row["run"], *row["success by position"].split(), f"{row['seen facts noted']:.2f}"]
-        for row in found["parts"]["cod"]["rows"]
+    found = of_the_gpu()["parts"]["cod"]
+    of_seeds_on_gpu = [
+        row["success by position"].replace("0.", ".")
+        for row in found["rows"]
         if row.get("suite") == SEEN
         and row["policy"] == "trained"
         and row["run"].startswith("seed")  # a twin solves nothing
     ]
     return PAGE.format(
-        machine=found["parts"]["cod"]["machine"].partition(",")[0],
-        gpu=table(["seed", "0", "1", "2", "3", "seen facts noted"], rows),
-        cpu=of_cpus(own["cpu"]),
-        adds=what_training_adds(own["cpu"] | own["arms"]),
+        machine=found["machine"].partition(",")[0],
+        gpu="; ".join(of_seeds_on_gpu),
+        cpu=of_seeds(own["seeds"]),
+        adds=what_training_adds(own),
         rollouts=table(
             ["run", "noted, by rollouts of four updates", "worth of a right note"],
             [
                 [name, " ".join(f"{noted / seen:.2f}" for noted, seen in of["noted"]), of["worth"]]
-                for name, of in (own["cpu"] | own["arms"]).items()
+                for name, of in own["cpu"].items()
             ],
         ),
     )
 
 
-def of_cpus(runs: dict[str, Any]) -> str:
-    """Success by position in packs never seen, of the runs that were evaluated; of words never seen below."""
+def of_seeds(suites: dict[str, Any]) -> str:
+    """Success by position in packs never seen, in the mean over seeds; of words never seen below."""
     rows = [
         [
-            run,
-            ALL[policy] + more,
+            (ALL | {BEST: "warm start at its best"})[policy] + SUITES[suite],
             *(f"{one:.2f}" for one in success),
-            interval(of[suite]["less"][policy]) if policy in of[suite]["less"] else "",
-            f"{of[suite]['notes'][policy]['noted']:.2f}" if policy in of[suite]["notes"] else "",
+            interval(of["less"][policy]) if policy in of["less"] else "",
+            " ".join(f"{one:.2f}" for one in of["noted"].get(policy, ())),
         ]
-        for run, of in runs.items()
-        for suite, more in SUITES.items()
-        if suite in of
-        for policy, success in of[suite]["success"].items()
+        for suite, of in suites.items()
+        for policy, success in of["success"].items()
         if not {policy, f"{suite} {policy}"} & UNSHOWN
-        if not policy.startswith("warm_start") or policy == best(of[suite]["success"])
     ]
-    return table(["seed", "policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
+    return table(["policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted, by seed"], rows)
 
 
 def best(success: dict[str, list[float]]) -> str:
@@ -96,23 +100,14 @@ def best(success: dict[str, list[float]]) -> str:
     )
 
 
-def what_training_adds(runs: dict[str, Any]) -> str:
-    """Of the same runs the transfer of both policies, and how the trained one uses its context."""
+def what_training_adds(own: dict[str, Any]) -> str:
+    """The transfer of trained policies and of their warm starts, over seeds; what each seed adds."""
     rows = []
-    for run, of in runs.items():
-        for suite, more in SUITES.items():
-            if suite in of:
-                adds, notes = of[suite]["training_adds"], of[suite]["notes"]["trained"]
-                shown = (figure(adds[name]) for name in ("trained", "warm_start", "difference"))
-                uses = "{read:.2f}".format(**notes), "{again:.2f} ({guessed:.2f})".format(**notes)
-                rows.append([run + more, *shown, *uses])
-    head = ["seed", "transfer of the trained policy", "of the warm start at its best", "difference"]
-    return table([*head, "named levers pulled", "other colours' pulled again (a guess)"], rows)
-
-
-def figure(of: dict[str, Any]) -> str:
-    """The same, of an evaluation."""
-    return interval([of["mean"], *of["ci95"]])
+    for suite, more in SUITES.items():
+        adds = own["seeds"][suite]["training_adds"]
+        each = " ".join(f"{of[suite]['training_adds']['difference']['mean']:+.2f}" for of in own["cpu"].values())
+        rows.append(["packs never seen" + more, *(interval(adds[name]) for name in ADDS), each])
+    return table(["", "trained", "warm start at its best", "difference", "by seed"], rows)
 
 
 def interval(of: list[float]) -> str:
@@ -121,12 +116,9 @@ def interval(of: list[float]) -> str:
 
 
 def figures(run: Path) -> dict[str, Any]:
-    """What the page says of a run on a CPU: a folder with lifecycles/ and, where it was evaluated, evaluation.json."""
-    evaluation, found = run / "evaluation.json", of_rollouts(run)
-    if not evaluation.exists():
-        return found
-    suites = json.loads(evaluation.read_text())["suites"]
-    return found | {name: of_suite(run / "lifecycles", name, suite) for name, suite in suites.items()}
+    """What the page says of a run on a CPU: a folder with lifecycles/ and evaluation.json."""
+    suites = json.loads((run / "evaluation.json").read_text())["suites"]
+    return of_rollouts(run) | {name: of_suite(run / "lifecycles", name, suite) for name, suite in suites.items()}
 
 
 def of_suite(lifecycles: Path, name: str, suite: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +137,41 @@ def of_suite(lifecycles: Path, name: str, suite: dict[str, Any]) -> dict[str, An
         "notes": notes,
         "training_adds": suite["figures"].get("training_adds"),
     }
+
+
+def over_seeds(runs: Sequence[Path], found: dict[str, Any]) -> dict[str, Any]:
+    """What the page says of finished runs together; intervals are over seeds and packs at once."""
+
+    def played(suite: str, policy: str) -> Float[np.ndarray, "S P N"]:
+        wanted = [("suite", "=", suite), ("condition", "=", policy)]
+        tables = [pq.read_table(run / "evaluation_packs.parquet", filters=wanted) for run in runs]
+        ordered = [one.sort_by([("pack", "ascending"), ("position", "ascending")]) for one in tables]
+        return np.array([one["success"].to_numpy().reshape(-1, 4) for one in ordered])
+
+    def over(values: Float[np.ndarray, "S P N"]) -> list[float]:
+        one = crossed_estimate(values.mean(2))
+        return [one.mean, *one.ci95]
+
+    together = {}
+    for suite in SUITES:
+        seeds = [of[suite] for of in found.values()]
+        success = {policy: played(suite, policy) for policy in ALL if policy in seeds[0]["success"]}
+        each = [played(suite, best(of["success"]))[i] for i, of in enumerate(seeds)]
+        success = {one: of for one, of in success.items() if not one.startswith("warm_start")} | {BEST: np.array(each)}
+        own = success["trained"] - success["blanked_context"]
+        its = success[BEST] - played(suite, "warm_start_blanked")
+        noted = {policy: [of["notes"][policy]["noted"] for of in seeds] for policy in ("trained",)}
+        together[suite] = {
+            "success": {policy: values.mean((0, 1)).tolist() for policy, values in success.items()},
+            "less": {
+                policy: over(success["trained"] - values) for policy, values in success.items() if policy != "trained"
+            },
+            "noted": noted | {BEST: [of["notes"][best(of["success"])]["noted"] for of in seeds]},
+            "training_adds": {
+                name: over(values[..., 1:]) for name, values in zip(ADDS, (own, its, own - its), strict=True)
+            },
+        }
+    return together
 
 
 def of_rollouts(run: Path) -> dict[str, Any]:
@@ -180,38 +207,33 @@ def draw(own: dict[str, Any], file: Path) -> None:
 
 PAGE = """# A pretrained language model, measured
 
-**Does reward teach a language model to write down what it will need?** Yes: in both seeds on two CPU cores, in two of three on a
-GPU.
+**Does reward teach a language model to write down what it will need?** In three seeds of three on two CPU cores, in two on a GPU.
 
 ![Success by position in packs never seen, a panel for each seed: it rises for the trained policy alone](pretrained.svg)
 
-*SmolLM2-135M-Instruct, 128 packs of the test split a seed; trained policies at T=1.*
+SmolLM2-135M-Instruct lives through packs of four lever tasks. Noun, names (`alpha` to `delta`, or words such as `otter`) and
+colours of the levers are drawn for each pack; contexts are in English. Demonstrations teach the form, a player that looks its
+context up, and a writer that notes half of the facts that it saw and calls the others unknown.
 
-SmolLM2 lives through packs of four lever tasks. Noun, names (`alpha` to `delta`, or words such as `otter`) and colours of the
-levers are drawn for each pack; contexts are in English. Demonstrations teach the form, a player that looks its context up, and a
-writer that notes half of the facts that it saw and calls the others unknown.
-
-## On two CPU cores
-
-```bash
-make pretrained      # installs the checkpoint, then: python -m cod_lightning fit --config pretrained
-```
+    python -m cod_lightning fit --config pretrained    # after make pretrained, which installs the checkpoint
 
 One pull a task: a guess wins .25, scripted play .23 .49 .72 .84. 48 updates, 64 lifecycles a rollout of four, bfloat16 over
-float32 weights (`--seed_everything` 1 and 2; page: `examples/studies/pretrained.py --cpu RUN`): two hours beside tests, 12.7 GiB.
-Warm starts at the best of T=0, .3 and 1 (new words: 0 and 1); the others are in [pretrained.json](pretrained.json).
+float32 weights, two hours, 12.7 GiB. `--seed_everything` 1, 2 and 3, 128 packs of the test split, trained policies at T=1; means
+with 95 % intervals over seeds and packs at once. Warm starts at their best of T=0, .3 and 1 (new words: 0 and 1). Seeds, other
+temperatures and further runs are in [pretrained.json](pretrained.json), which `examples/studies/pretrained.py --cpu RUN ...` fills.
 
 {cpu}
 
-*Transfer*: success after the first task less that with the context blanked.
+*Transfer* is success after the first task less that with the context blanked:
 
 {adds}
 
-- **Training adds transfer.** The warm start has none. *New words*, never drawn in training: shown in seed 1 alone; .24 and .37 of
-  the answers are malformed.
+- **Training adds transfer**, in each seed.
+- **New words**, never drawn in training: in two seeds of three (intervals over packs), not shown over seeds. Long words are spelt
+  wrongly: .24, .37 and .38 of the answers are malformed.
 - **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
-  not know. Levers of other colours are then pulled again about half as often as by guesses (not with new words); without
-  (`--data.env.teacher.quotes false`) more often, from the warm start on: .17 .35 .43 .42.
+  not know. Levers of other colours are then pulled again in .11 to .28 (guesses: .39 to .44). Without
+  (`--data.env.teacher.quotes false`, seed 2) in .52, and training adds +.185 [.112, .258].
 
 An unseen pack at T=1:
 
@@ -222,34 +244,22 @@ An unseen pack at T=1:
 | silver | `so silver unknown Cord paper` | silver | also `Cord paper gives silver, …` |
 | black | `so black Cord walnut` | black | |
 
-## What swamps the writer
-
-Facts noted of those seen in training, and how much one right note more adds to later reward, among siblings:
+Facts noted of those seen, in training, and how much one right note more adds to later reward, among siblings:
 
 {rollouts}
 
-The last two are without quotes as well. Without warmup AdamW's first steps are as large as its rate, however uncertain. Updates
-alone learn soonest.
+At 3e-5 without warmup the writer forgets (.36 .31 .17 .23); training updates alone learns soonest (.36 .30 .62 .72).
 
 ## On one GPU, with two pulls a task
 
-`make gpu PARTS=cod` on {machine}, before warmup and one pull came: demonstrated notes have .3 of the facts; a warm start of 150
-updates, then 320 s of training (41 updates) at a rate of 2e-5, 256 lifecycles a rollout of four. Intervals: about ±.09. Scripted
-play solves .46 .93 .99 1.00; trained at T=1:
+    make gpu PARTS=cod    # runs: python examples/studies/gpu/measure.py
 
-{gpu}
+{machine}, before warmup and one pull came: a warm start of 150 updates, 320 s of training (41 updates) at a rate of 2e-5, 256
+lifecycles a rollout; intervals about ±.09. Scripted play solves .46 .93 .99 1.00, the seeds
+{gpu}. Two writers of three learn; in seed 2 reward taught the opposite.
+Transfer: .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25]. The random twin learns nothing: no answer is well-formed.
 
-- **Two writers of three learn.** In seed 2 reward taught the opposite.
-- **Contexts are used where they are written**: transfer .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25].
-- **Above the greedy warm start** in tasks 1 to 3 by .17 [.09, .25], .01 [-.08, .08], .13 [.05, .20] (64 recorded packs).
-- **Words never seen are copied**: transfer .10 [.04, .16], -.05 [-.10, -.00], .11 [.05, .16], but a quarter of the answers is
-  malformed, since long words are spelt wrongly (`Crunaco`).
-- **The random twin** learns nothing: after the same demonstrations no answer is well-formed.
-
-## Limits
-
-Two seeds on the CPU. The H200's evaluation was cut off: its warm starts at T=0.3 and 1 are missing. A harder world is **not
-measured**.
+**Limits**: levers alone, no harder world; no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
 """
 
 
@@ -258,9 +268,11 @@ if __name__ == "__main__":
     parser.add_argument("--cpu", type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
     file = RESULTS / "pretrained.json"
     found = json.loads(file.read_text())
-    for run in parser.parse_args().cpu:
-        seed = yaml.safe_load((run / "config.yaml").read_text())["seed_everything"]
-        found["cpu"][f"seed {seed}"] = figures(run)
+    runs = parser.parse_args().cpu
+    if runs:
+        names = [f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}" for run in runs]
+        found["cpu"] = {name: figures(run) for name, run in zip(names, runs, strict=True)}
+        found["seeds"] = over_seeds(runs, found["cpu"])
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained.md").write_text(page(found))
     draw(found, RESULTS / "pretrained.svg")
