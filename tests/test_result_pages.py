@@ -103,8 +103,14 @@ def test_the_readme_leads_with_what_training_adds_to_transfer_above_the_warm_sta
     assert len(found["cpu"]) == 3
     adds = found["seeds"]["held_out"]["training_adds"]["difference"]
     said = "{:.2f} [{:.2f}, {:.2f}]".format(*adds).replace("0.", ".")
-    assert f"**Training adds {said} to transfer**" in (RESULTS.parents[1] / "README.md").read_text()
+    readme = (RESULTS.parents[1] / "README.md").read_text()
+    assert f"**Training adds {said} to transfer**" in readme
     assert adds[1] > 0
+    runs = json.loads((RESULTS / "quickstart.json").read_text())["runs"]
+    for world in ("vending machine, seed", "seed"):
+        suites = [runs[f"{world} {seed}"]["evaluation"]["suites"]["held_out"] for seed in (1, 2, 3)]
+        each = [suite["figures"]["training_adds"]["difference"]["mean"] for suite in suites]
+        assert ", ".join(f"{one:.2f}".replace("0.", ".") for one in each) in readme
 
 
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():

@@ -116,9 +116,9 @@ def page(results: dict[str, Any]) -> str:
             cells = [_cell(trained[0]), _cell(trained[-1]), _cell(controls["blanked_context"][-1])]
             less = with_interval(difference["mean_difference"], difference["ci95"], "+.3f")
             rows.append([label, *cells, f"{_cell(start[-1])}, T={heat:g}", less, f"{record['seconds']:.0f}"])
-            if found := suite["figures"].get("training_adds"):
-                shown = (with_interval(found[one]["mean"], found[one]["ci95"]) for one in TRANSFERS.values())
-                adds.append([label, *shown])
+            found = suite["figures"]["training_adds"]
+            shown = (with_interval(found[one]["mean"], found[one]["ci95"]) for one in TRANSFERS.values())
+            adds.append([label, *shown])
         if broken := [promise for promise, found in record.get("promises", {}).items() if not found["held"]]:
             notes.append(f"- {name}: not as promised: {', '.join(broken)}")
     head = [
@@ -132,8 +132,7 @@ def page(results: dict[str, Any]) -> str:
     ]
     figure = "![Success by position: it rises for the trained policy, and stays flat with its context hidden](quickstart.svg)"
     lines += [figure, "", table(head, rows), "", *notes]
-    if adds:  # runs of earlier versions have none
-        lines += [*ADDS.strip().splitlines(), "", table(["run", *TRANSFERS], adds), ""]
+    lines += [*ADDS.strip().splitlines(), "", table(["run", *TRANSFERS], adds), ""]
     return "\n".join([*lines, LIMITS.strip(), ""])
 
 
