@@ -152,26 +152,28 @@ def over_seeds(runs: Sequence[Path], found: dict[str, Any]) -> dict[str, Any]:
         one = crossed_estimate(values.mean(2))
         return [one.mean, *one.ci95]
 
-    together = {}
+    found_of = {}
     for suite in SUITES:
         seeds = [of[suite] for of in found.values()]
-        success = {policy: played(suite, policy) for policy in ALL if policy in seeds[0]["success"]}
-        each = [played(suite, best(of["success"]))[i] for i, of in enumerate(seeds)]
-        success = {one: of for one, of in success.items() if not one.startswith("warm_start")} | {BEST: np.array(each)}
+        others = [one for one in seeds[0]["success"] if not one.startswith("warm_start")]
+        success = {one: played(suite, one) for one in others}
+        success[BEST] = np.array([played(suite, best(of["success"]))[i] for i, of in enumerate(seeds)])
         own = success["trained"] - success["blanked_context"]
         its = success[BEST] - played(suite, "warm_start_blanked")
-        noted = {policy: [of["notes"][policy]["noted"] for of in seeds] for policy in ("trained",)}
-        together[suite] = {
+        found_of[suite] = {
             "success": {policy: values.mean((0, 1)).tolist() for policy, values in success.items()},
             "less": {
                 policy: over(success["trained"] - values) for policy, values in success.items() if policy != "trained"
             },
-            "noted": noted | {BEST: [of["notes"][best(of["success"])]["noted"] for of in seeds]},
+            "noted": {
+                "trained": [of["notes"]["trained"]["noted"] for of in seeds],
+                BEST: [of["notes"][best(of["success"])]["noted"] for of in seeds],
+            },
             "training_adds": {
                 name: over(values[..., 1:]) for name, values in zip(ADDS, (own, its, own - its), strict=True)
             },
         }
-    return together
+    return found_of
 
 
 def of_rollouts(run: Path) -> dict[str, Any]:
