@@ -70,13 +70,8 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     there -= {data.frozen.kind} if data.frozen else set()
     kinds, left = [str(kind) for kind in module.trained_kinds], ", ".join(sorted(there)) or "none is left"
     expected = f"a kind that the program has and data.frozen does not play ({left})"
-    yield (
-        not there & {*module.trained_kinds},
-        "model.trained_kinds",
-        kinds,
-        expected,
-        "Name one, or change data.frozen.",
-    )
+    remedy = "Name one, or change data.frozen."
+    yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected, remedy
 
     by_baseline = {
         f"model.baseline={type(baseline).__name__}": module.critic is None,

@@ -166,15 +166,15 @@ class CodCLI(LightningCLI):
         if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
             raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
         asked = config.get("ckpt_path")
-        self.checkpoints = asked if isinstance(asked, list) else []
-        if len({*self.checkpoints}) < len(self.checkpoints) or NEWEST in self.checkpoints:
-            expected = "different files, each named in full"
-            raise ConfigError("ckpt_path", asked, expected, "Name each once, `last` by its path.")
-        for path in asked if isinstance(asked, list) else [asked]:
+        self.checkpoints = []
+        if isinstance(asked, list):
+            if len({*asked}) < len(asked) or NEWEST in asked:
+                expected = "different files, each named in full"
+                raise ConfigError("ckpt_path", asked, expected, "Name each once, `last` by its path.")
+            self.checkpoints, config.ckpt_path = asked, next(iter(asked), None)
+        for path in self.checkpoints or [config.get("ckpt_path")]:
             if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
                 named(path)
-        if isinstance(asked, list):
-            config.ckpt_path = next(iter(asked), None)
         self.asked = yaml.safe_load(self.parser.dump(config, skip_none=False))
 
     def before_instantiate_classes(self) -> None:

@@ -99,7 +99,7 @@ class RolloutsAhead:
             ahead.begin(partial(self.rollouts.played, first, partial(self.rollouts.runner.timed, "train"), drawn), key)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that were begun are waited for, except where weights change in flight, or after a signal."""
+        """All that were begun are waited for, except after a signal."""
         self.rollouts.runner.settle()
         over, owed = self._kept(), self.rollouts.runner.owed
         kept = {"ahead": over} | ({} if self.rollouts.buffer is None else {"buffer": self.rollouts.buffer.state_dict()})

@@ -77,9 +77,8 @@ class ReplayBuffer:
         played = {entry: (*of, r) for r, (found, _, _) in enumerate(parts) for entry, of in found.items()}
         packs = {g: name for _, names, _ in parts for g, name in names.items()}
         places = credit.table.place.tolist()
-        first: dict[int, int] = {}
-        for entry in sorted(set(chain.from_iterable(shares))):
-            first.setdefault(places[entry][0], entry)
+        firsts = {places[entry][0]: entry for entry in sorted(set(chain.from_iterable(shares)), reverse=True)}
+        begins = {entry: g for g, entry in firsts.items()}
         known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         episodes = [
             RecordedEpisode(
@@ -103,7 +102,7 @@ class ReplayBuffer:
             episodes=episodes,
             packs=packs,
             without_signal=frozenset((~credit.packs_with_signal).nonzero().flatten().tolist()),
-            updates=[[g for entry in share for g in places[entry][:1] if first[g] == entry] for share in shares],
+            updates=[[begins[entry] for entry in share if entry in begins] for share in shares],
         )
         return rollout, [owner for _, (_, _, owner) in known]
 

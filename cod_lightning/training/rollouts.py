@@ -221,14 +221,15 @@ class TrainingRollouts:
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
         """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
         or what is trained on, shuffled for every pass and dealt out as evenly as can be."""
-        table, trained, shares = credit.table, credit.trained.tolist(), list[list[int]]()
-        of = table.place[:, 0]
+        table, shares = credit.table, list[list[int]]()
         if self.shuffle_episodes:
             of = table.siblings if self.learner().compares_siblings else torch.arange(len(table))
-        units: dict[int, list[int]] = {} if self.shuffle_episodes else {g: [] for g in range(self.packs_per_rollout)}
-        for entry, unit in enumerate(of.tolist()):
-            if trained[entry] or not self.shuffle_episodes:
-                units.setdefault(unit, []).append(entry)
+            entries, units = credit.trained.nonzero().squeeze(1), dict[int, list[int]]()
+        else:
+            of, entries = table.place[:, 0], torch.arange(len(table))
+            units = {g: [] for g in range(self.packs_per_rollout)}
+        for entry, unit in zip(entries.tolist(), of[entries].tolist(), strict=True):
+            units.setdefault(unit, []).append(entry)
         for done in range(self.passes_per_rollout):
             order = list(units.values())
             if done or self.shuffle_episodes:
