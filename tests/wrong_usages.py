@@ -247,7 +247,6 @@ test --ckpt_path [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
 export --out x ## --config | missing
-fit --model.lr 3 ## --config | missing
 export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy ## --config | missing
 deploy --config smoke ## state | required

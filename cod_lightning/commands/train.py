@@ -226,7 +226,7 @@ class TrainCLI(CodCLI):
 
 def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:
     """The CLI of a command with module and data, once it has done what Lightning does for it."""
-    if not any(one.startswith(("--config", "--model.policy", "--help", "-h", "--print_")) for one in expanded.argv):
+    if {one.partition("=")[0] for one in expanded.argv} <= {f"--{key}" for key in options or {}}:
         remedy = "Name one, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint."
         raise ConfigError("--config", "missing", "a config", remedy)
     action = command if command in LIGHTNING else None
