@@ -11,6 +11,7 @@ from msgspec import structs
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
+from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.rollout import transcript
@@ -161,8 +162,19 @@ def test_a_scripted_player_reads_what_its_context_names_and_pulls_no_lever_again
     assert counts.read == counts.named > 0
     assert counts.others > 0 == counts.again
     assert counts.guessed >= counts.others / 4
-    assert note_worth.pulls("B", "A or <answer>Lever B</answer>")
-    assert not note_worth.pulls("A", "A or <answer>Lever B</answer>")
+    assert note_worth.chooses("B", "A or <answer>Lever B</answer>")
+    assert not note_worth.chooses("A", "A or <answer>Lever B</answer>")
+
+
+def test_a_scripted_player_opens_a_door_with_the_key_that_its_context_names(tmp_path: Path) -> None:
+    world, file = Doors(num_doors=4, glimpses=2, max_turns=1), tmp_path / "train.jsonl"
+    for index in range(8):
+        pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=4)
+        lives = play_reference(world, [pack], Reference.SCRIPTED, HintContext())
+        transcript.write(file, [Group(pack=pack, lifecycles=tuple(lives))])
+    (counts,) = note_worth.counted(file).values()
+    assert counts.read == counts.named > 0 == counts.others
+    assert counts.noted == counts.seen > 0
 
 
 def test_an_update_that_was_not_played_notes_nothing_and_leaves_nothing_out(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
-"""What a lifecycle's notes about levers hold, whether tasks read them, and what a note is worth, by policy version.
+"""What a lifecycle's notes about levers or doors hold, whether tasks read them, and what a note is worth, by policy version.
 
     PYTHONPATH=. python examples/studies/note_worth.py RUN/lifecycles/train.jsonl
 
-Of levers in sentences. *Noted*: facts seen so far that the context has right. *Read*: first pulls at the lever that gives the
-wanted colour by the context, of the tasks where it names one (a guess: one of the levers). *Again*: first pulls at a lever that
-gives another colour by the context, of the tasks where it names only such (in brackets the share of a guess). *Worth*: by how much
-the mean reward of later tasks rises with a right note more, by least squares within siblings, with a 95 % interval over packs and
-positions (bootstrap).
+In sentences. *Noted*: facts seen so far that the context has right. *Read*: first answers with the lever (or key) that is right by
+the context, of the tasks where it names one (a guess: one of them). *Again*, of levers: first answers with one that gives another
+colour by the context, of the tasks where it names only such (in brackets the share of a guess). *Worth*: by how much the mean
+reward of later tasks rises with a right note more, by least squares within siblings, with a 95 % interval over packs and positions
+(bootstrap).
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from cod_lightning.envs.doors.wording import NaturalDoors
 from cod_lightning.rollout.transcript import load_line
 from cod_lightning.types import EpisodeKind, Lifecycle, Pack
 
@@ -47,35 +48,73 @@ def colour_of(lever: str, text: str) -> str | None:
     return found and found[1]
 
 
-def pulls(lever: str, response: str) -> bool:
-    """Whether the response answers with this lever, be the answer well-formed or not."""
-    return bool(re.search(rf"\b{re.escape(lever)}\b", response.rpartition("<answer>")[2]))
+def chooses(answer: str, response: str) -> bool:
+    """Whether the response answers with this lever or key, be the answer well-formed or not."""
+    return bool(re.search(rf"\b{re.escape(answer)}\b", response.rpartition("<answer>")[2]))
+
+
+class LeverFacts:
+    """Colours by lever, of a pack's tasks."""
+
+    def __init__(self, specs: list[Any]) -> None:
+        self.levers: list[str] = specs[0]["labels"]["names"]
+        self.wanted: list[str] = [spec["goal"] for spec in specs]
+
+    def facts(self, text: str) -> dict[Any, str]:
+        """What the text says."""
+        return {lever: colour for lever in self.levers if (colour := colour_of(lever, text))}
+
+    def right(self, facts: dict[Any, str], position: int) -> list[str]:
+        """Answers that are right at that position if these facts are."""
+        return [lever for lever, colour in facts.items() if colour == self.wanted[position]]
+
+    def others(self, facts: dict[Any, str]) -> list[str]:
+        """Levers that give another colour, where `right` names none."""
+        return list(facts)
+
+
+class DoorFacts(LeverFacts):
+    """Keys by door."""
+
+    def __init__(self, specs: list[Any]) -> None:
+        self.levers = []
+        self.doors: list[int] = [spec["door"] for spec in specs]
+        self.wording = NaturalDoors(len(specs[0]["keys"]))
+
+    def facts(self, text: str) -> dict[Any, str]:
+        return self.wording.parse(text)
+
+    def right(self, facts: dict[Any, str], position: int) -> list[str]:
+        door = self.doors[position]
+        return [f"Key {facts[door]}"] if door in facts else []
+
+    def others(self, facts: dict[Any, str]) -> list[str]:
+        return []  # a door is opened once
 
 
 def look(pack: Pack, lives: list[Lifecycle], by_version: dict[int, Counts]) -> None:
     """Add a group's lifecycles."""
     specs: list[Any] = [task.spec for task in pack.tasks]
-    levers: list[str] = specs[0]["labels"]["names"]
+    of = DoorFacts(specs) if "door" in specs[0] else LeverFacts(specs)
     notes: dict[tuple[int, int], list[tuple[int, float]]] = defaultdict(list)
     for life in lives:
-        facts: dict[str, str] = {}
+        facts: dict[Any, str] = {}
         for at, episode in enumerate(life.episodes):
             if not episode.turns:
                 continue
             version = episode.turns[0].policy_version
             counts = by_version[version]
             if episode.kind is EpisodeKind.SOLVE:
-                goal = specs[episode.position]["goal"]
-                if named := [lever for lever in levers if colour_of(lever, episode.context_before) == goal]:
+                noted = of.facts(episode.context_before)
+                if named := of.right(noted, episode.position):
                     counts.named += 1
-                    counts.read += pulls(named[0], episode.turns[0].response)
-                elif others := [lever for lever in levers if colour_of(lever, episode.context_before)]:
-                    counts.others, counts.guessed = counts.others + 1, counts.guessed + len(others) / len(levers)
-                    counts.again += any(pulls(lever, episode.turns[0].response) for lever in others)
-                said = " ".join([episode.feedback, *(turn.observation for turn in episode.turns)])
-                facts |= {lever: colour for lever in levers if (colour := colour_of(lever, said))}
+                    counts.read += chooses(named[0], episode.turns[0].response)
+                elif others := of.others(noted):
+                    counts.others, counts.guessed = counts.others + 1, counts.guessed + len(others) / len(of.levers)
+                    counts.again += any(chooses(lever, episode.turns[0].response) for lever in others)
+                facts |= of.facts(" ".join([episode.feedback, *(turn.observation for turn in episode.turns)]))
             elif episode.kind is EpisodeKind.UPDATE:
-                right = sum(colour_of(lever, episode.context_after) == colour for lever, colour in facts.items())
+                right = len(facts.items() & of.facts(episode.context_after).items())
                 counts.seen, counts.noted = counts.seen + len(facts), counts.noted + right
                 solves = [one for one in life.episodes[at + 1 :] if one.kind is EpisodeKind.SOLVE]
                 if later := [one.reward for one in solves if one.reward is not None]:
