@@ -159,7 +159,8 @@ class McpWorld(DatasetWorld):
             self.calls.append(self._connected().call(call.name, call.arguments))
             self._shown.append(("error: " if self.calls[-1].failed else "") + self.calls[-1].shown)
         if self._answers >= self.max_turns:
-            self._outcome, graded = "late", self._graded("", "")
+            graded = self._graded("", "")
+            self._outcome = "win" if graded.score >= self.success_at else "late"
             return self._ended(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
         return "\n".join(self._shown), 0.0, False, False, {}
 

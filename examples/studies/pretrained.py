@@ -1,9 +1,9 @@
 """The page and the figure of the pretrained language model, from pretrained.json and what `make gpu PARTS=cod` left in gpu.json.
 
-    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...]
+    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--doors RUN ...]
 
-Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, first
-replace those in pretrained.json. Measures nothing.
+Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, and of
+`pretrained_doors.yaml`, first replace those in pretrained.json. Measures nothing.
 """
 
 import argparse
@@ -103,8 +103,8 @@ def best(success: dict[str, list[float]]) -> str:
 def what_training_adds(own: dict[str, Any]) -> str:
     """The transfer of trained policies and of their warm starts, over seeds; what each seed adds."""
     rows = []
-    for suite, more in SUITES.items():
-        adds = own["seeds"][suite]["training_adds"]
+    for suite, of_suites in own["seeds"].items():
+        adds, more = of_suites["training_adds"], SUITES[suite]
         each = " ".join(f"{of[suite]['training_adds']['difference']['mean']:+.2f}" for of in own["cpu"].values())
         rows.append(["packs never seen" + more, *(interval(adds[name]) for name in ADDS), each])
     return table(["", "trained", "warm start at its best", "difference", "by seed"], rows)
@@ -153,7 +153,7 @@ def over_seeds(runs: Sequence[Path], found: dict[str, Any]) -> dict[str, Any]:
         return [one.mean, *one.ci95]
 
     found_of = {}
-    for suite in SUITES:
+    for suite in (one for one in SUITES if all(one in of for of in found.values())):
         seeds = [of[suite] for of in found.values()]
         others = [one for one in seeds[0]["success"] if not one.startswith("warm_start")]
         success = {one: played(suite, one) for one in others}
@@ -267,14 +267,15 @@ Transfer: .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25]. The random twin learn
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cpu", type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
-    file = RESULTS / "pretrained.json"
+    for option in ("--cpu", "--doors"):
+        parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
+    options, file = parser.parse_args(), RESULTS / "pretrained.json"
     found = json.loads(file.read_text())
-    runs = parser.parse_args().cpu
-    if runs:
+    for own, runs in ((found, options.cpu), (found.setdefault("doors", {}), options.doors)):
         names = [f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}" for run in runs]
-        found["cpu"] = {name: figures(run) for name, run in zip(names, runs, strict=True)}
-        found["seeds"] = over_seeds(runs, found["cpu"])
+        if runs:
+            own["cpu"] = {name: figures(run) for name, run in zip(names, runs, strict=True)}
+            own["seeds"] = over_seeds(runs, own["cpu"])
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained.md").write_text(page(found))
     draw(found, RESULTS / "pretrained.svg")

@@ -171,6 +171,14 @@ def test_checks_pass_in_part_and_a_task_ends_with_its_turns(world):
 
 
 @pytest.mark.parametrize("world", ["stdio"], indirect=True)
+def test_a_task_whose_checks_hold_after_its_last_turn_is_solved(world):
+    day, text = day_of(world.reset(seed=1)[0])
+    for _ in range(4):
+        _, reward, terminated, truncated, _ = world.step(calls(("save", {"title": day, "text": text})))
+    assert (reward, terminated, truncated, world.success) == (1.0, True, False, True)
+
+
+@pytest.mark.parametrize("world", ["stdio"], indirect=True)
 def test_a_copy_goes_on_where_it_was_made_in_a_session_of_its_own(world):
     seen, _ = world.reset(seed=1)
     day, text = day_of(seen)
