@@ -8,7 +8,7 @@ Writes docs/results/pretrained.md and pretrained.svg. The figures of finished ru
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def of_the_gpu() -> dict[str, Any]:
 
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
-    found = of_the_gpu()["parts"]["cod"]
+    found, doors = of_the_gpu()["parts"]["cod"], own["doors"]["seeds"][SEEN]
     of_seeds_on_gpu = [
         row["success by position"].replace("0.", ".")
         for row in found["rows"]
@@ -67,13 +67,14 @@ def page(own: dict[str, Any]) -> str:
         gpu="; ".join(of_seeds_on_gpu),
         cpu=of_seeds(own["seeds"]),
         adds=what_training_adds(own),
-        rollouts=table(
-            ["run", "noted, by rollouts of four updates", "worth of a right note"],
-            [
-                [name, " ".join(f"{noted / seen:.2f}" for noted, seen in of["noted"]), of["worth"]]
-                for name, of in own["cpu"].items()
-            ],
-        ),
+        began=line(of["noted"][0][0] / of["noted"][0][1] for of in own["cpu"].values()),
+        ended=line(of["noted"][-1][0] / of["noted"][-1][1] for of in own["cpu"].values()),
+        worth=", ".join(of["worth"] for of in own["cpu"].values()),
+        doors_best=line(doors["success"][BEST]),
+        doors_scripted=line(doors["success"]["scripted"]),
+        doors_trained=line(doors["success"]["trained"]),
+        doors_blanked=line(doors["success"]["blanked_context"]),
+        doors_adds=interval(doors["training_adds"]["difference"]),
     )
 
 
@@ -91,6 +92,11 @@ def of_seeds(suites: dict[str, Any]) -> str:
         if not {policy, f"{suite} {policy}"} & UNSHOWN
     ]
     return table(["policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted, by seed"], rows)
+
+
+def line(shares: Iterable[float]) -> str:
+    """Shares one after another."""
+    return " ".join(f"{one:.2f}".lstrip("0") for one in shares)
 
 
 def best(success: dict[str, list[float]]) -> str:
@@ -230,9 +236,8 @@ temperatures and further runs are in [pretrained.json](pretrained.json), which `
 
 {adds}
 
-- **Training adds transfer**, in each seed.
-- **New words**, never drawn in training: in two seeds of three (intervals over packs), not shown over seeds. Long words are spelt
-  wrongly: .24, .37 and .38 of the answers are malformed.
+- **Training adds transfer** in each seed; with **new words**, never drawn in training, in two of three (intervals over packs), not
+  shown over seeds. Long words are spelt wrongly: .24, .37 and .38 of the answers are malformed.
 - **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
   not know. Levers of other colours are then pulled again in .11 to .28 (guesses: .39 to .44). Without
   (`--data.env.teacher.quotes false`, seed 2) in .52, and training adds +.185 [.112, .258].
@@ -246,11 +251,16 @@ An unseen pack at T=1:
 | silver | `so silver unknown Cord paper` | silver | also `Cord paper gives silver, …` |
 | black | `so black Cord walnut` | black | |
 
-Facts noted of those seen, in training, and how much one right note more adds to later reward, among siblings:
+By rollouts of four updates, facts noted of those seen rise from {began} to {ended}; one right note more adds
+{worth} to later reward, among siblings.
 
-{rollouts}
+## Doors, whose demonstrations leave nothing to learn but the temperature
 
-At 3e-5 without warmup the writer forgets (.36 .31 .17 .23); training updates alone learns soonest (.36 .30 .62 .72).
+    python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml --seed_everything 1
+
+Six doors, four keys; an open door shows two others. Half of a note's keys are random, so the likeliest note is right:
+at T=0 the warm start notes .95 of the facts and solves {doors_best} (scripted play {doors_scripted}). Trained, T=1:
+{doors_trained}, with the context blanked {doors_blanked}. One seed, 128 packs; transfer {doors_adds}.
 
 ## On one GPU, with two pulls a task
 
@@ -261,7 +271,7 @@ lifecycles a rollout; intervals about ±.09. Scripted play solves .46 .93 .99 1.
 {gpu}. Two writers of three learn; in seed 2 reward taught the opposite.
 Transfer: .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25]. The random twin learns nothing: no answer is well-formed.
 
-**Limits**: levers alone, no harder world; no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
+**Limits**: training adds in levers alone; no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
 """
 
 
