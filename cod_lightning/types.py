@@ -102,15 +102,6 @@ class EpisodeStatus(StrEnum):
     it; the reward is missing."""
 
 
-class AttemptKind(StrEnum):
-    """What an extra attempt at a task shares with the solve episode of the lifecycle, besides the task and the world."""
-
-    SAME_CONTEXT = "same_context"
-    """The context too: like is compared with like, and it is trained on."""
-    WITHOUT_CONTEXT = "without_context"
-    """Not the context: it measures what the context is worth, and is not trained on."""
-
-
 class StopReason(StrEnum):
     """Why the engine stopped sampling."""
 
@@ -242,6 +233,10 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     None: those of the credit rule."""
     parts: dict[str, float] = {}
     """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
+    parent: int | None = None
+    """Of an attempt: index e of the solve episode of its lifecycle from whose beginning it went on. None: no attempt."""
+    trained: bool = True
+    """Whether updates train on it. An attempt without the lifecycle's context is False: it measures what the context is worth."""
 
     def __post_init__(self) -> None:
         missing = self.status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)
@@ -262,57 +257,38 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sum(len(turn.action_ids) for turn in self.turns)
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
-    """An extra solve episode from a snapshot of a lifecycle: nothing comes after it."""
-
-    kind: AttemptKind
-    episode: Episode
-
-
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """The E interleaved episodes of one sibling through one pack, in their order."""
+    """The episodes of one sibling through one pack."""
 
     pack_id: str
     sibling: int
     episodes: tuple[Episode, ...]
-    attempts: tuple[Attempt, ...] = ()
-    """Extra attempts at some of its tasks, by position; only training rollouts have any."""
+    """Its own E interleaved episodes in their order, then its attempts by position."""
+
+    @property
+    def own(self) -> tuple[Episode, ...]:
+        """Its episodes without attempts."""
+        return tuple(episode for episode in self.episodes if episode.parent is None)
+
+    @property
+    def attempts(self) -> tuple[Episode, ...]:
+        """Extra solve episodes from snapshots of it: nothing comes after any."""
+        return tuple(episode for episode in self.episodes if episode.parent is not None)
 
     @property
     def solves(self) -> tuple[Episode, ...]:
         """The N solve episodes in order of position."""
-        return tuple(episode for episode in self.episodes if episode.kind is EpisodeKind.SOLVE)
+        return tuple(episode for episode in self.own if episode.kind is EpisodeKind.SOLVE)
 
     @property
     def updates(self) -> tuple[Episode, ...]:
         """The update episodes in order of position."""
-        return tuple(episode for episode in self.episodes if episode.kind is EpisodeKind.UPDATE)
-
-    def index(self, kind: EpisodeKind, position: int) -> int:
-        """The index e of an episode. Raises `ValueError` where the lifecycle has none such."""
-        return [(episode.kind, episode.position) for episode in self.episodes].index((kind, position))
-
-    @property
-    def all_episodes(self) -> tuple[Episode, ...]:
-        """Its own, and those of its attempts."""
-        return self.episodes + tuple(attempt.episode for attempt in self.attempts)
-
-    @property
-    def parents(self) -> tuple[int | None, ...]:
-        """Of `all_episodes`: for an attempt the index e of the solve episode beside it, None for its own."""
-        beside = (self.index(attempt.episode.kind, attempt.episode.position) for attempt in self.attempts)
-        return (*(None for _ in self.episodes), *beside)
-
-    @property
-    def trained(self) -> tuple[bool, ...]:
-        """Of `all_episodes`, which are trained on: all but attempts that only measure."""
-        beside = (attempt.kind is AttemptKind.SAME_CONTEXT for attempt in self.attempts)
-        return (*(True for _ in self.episodes), *beside)
+        return tuple(episode for episode in self.own if episode.kind is EpisodeKind.UPDATE)
 
     @property
     def failed(self) -> bool:
         """True if an engine or a world failed in one of its own episodes, or its time was over."""
-        return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
+        return any(episode.status is EpisodeStatus.FAILED for episode in self.own)
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -336,7 +312,7 @@ class Segment:
     pack_id: str
     sibling: int
     episode: int
-    """Its index in `Lifecycle.all_episodes`."""
+    """Its index in `Lifecycle.episodes`."""
     token_ids: tuple[int, ...]
     action_mask: tuple[bool, ...]
     behaviour_logprobs: tuple[float, ...]

@@ -43,6 +43,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
+from cod_lightning.rollout.transcript import SCHEMA
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
@@ -270,15 +271,14 @@ class RolloutDataModule(ItemDataModule):
         self.runner.give_up()
 
     def state_dict(self) -> dict[str, Any]:
-        """The updates to come, and the state of the rollouts behind them."""
-        return {"stream": self.stream.saved(), "rollouts": self.rollouts.state_dict()}
+        """The updates to come, and the state of the rollouts behind them, whose lifecycles are as in a transcript."""
+        return {"schema": SCHEMA, "stream": self.stream.saved(), "rollouts": self.rollouts.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on there; only `fit` does."""
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             return
-        stream = state_dict.get("stream")
-        if "rollouts" not in state_dict or (isinstance(stream, dict) and "shares" in stream):
+        if state_dict.get("schema") != SCHEMA:
             raise DataError(
                 "the checkpoint was written by a version that kept rollouts otherwise: go on with that version, or begin a new run "
                 "(`test`, `deploy` and `export` take it as it is)."

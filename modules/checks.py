@@ -11,7 +11,6 @@ from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.training.scorers import Scorer
-from cod_lightning.types import AttemptKind
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -90,7 +89,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, s
     vain = isinstance(baseline, TermsAlone) and data.resample_packs
     yield vain, "data.resample_packs", data.resample_packs, expected, "Leave it out."
     expected = "one without Counterfactual beside model.critic, which takes the place of what that measures"
-    vain = module.critic is not None and data.program.beside[AttemptKind.WITHOUT_CONTEXT]
+    vain = module.critic is not None and set(data.program.beside) - {"own"}
     yield vain, "data.program", data.program, expected, "Leave out one of the two."
     expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
     remedy = "Add a term, such as KL to a teacher."

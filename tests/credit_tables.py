@@ -110,8 +110,9 @@ def weights_of(rule, table: CreditTable) -> torch.Tensor:
 
 def returns_of(rule, table: CreditTable) -> PerEpisode:
     """[G K E] returns of a rollout whose packs are all alike."""
-    found = rule(table.flat())
-    return PerEpisode(found.values.view(table.valid.shape), found.valid.view(table.valid.shape))
+    flat = table.flat()
+    found = rule(flat)
+    return PerEpisode(cube(found.values, flat), cube(found.valid, flat))
 
 
 def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
@@ -169,7 +170,7 @@ def plain_credit(
     flat = torch.cat([values.flatten(), extra])
     return Credited(
         table=table,
-        returns=PerEpisode(values.flatten(), valid.flatten()),
+        returns=PerEpisode(flat, torch.cat([valid.flatten(), torch.zeros_like(known)])),
         values=flat,
         valid=torch.cat([valid.flatten(), known]),
         tilted=flat,
@@ -179,8 +180,7 @@ def plain_credit(
 
 def cube(values: torch.Tensor, table: EpisodeTable) -> torch.Tensor:
     """[G K E] of the own episodes of a table in which all packs are alike."""
-    num = table.num_own
-    return values[:num].view(*(int(n) + 1 for n in table.place[:num].amax(dim=0)))
+    return values[table.own].view(*(int(n) + 1 for n in table.place[table.own].amax(dim=0)))
 
 
 def stamped(credit: Credited, batch: Batch) -> Batch:
@@ -195,7 +195,7 @@ def credit_table(groups) -> EpisodeTable:
 
 def cube_table(groups) -> CreditTable:
     """The same, as [G K E] and [X]; all packs are alike."""
-    table, num = credit_table(groups), sum(len(life.episodes) for group in groups for life in group.lifecycles)
+    table, num = credit_table(groups), sum(len(life.own) for group in groups for life in group.lifecycles)
     rewards, valid, counts = (cube(of, table) for of in (table.rewards, table.valid, table.action_counts))
     extra = AttemptTable(
         of=table.place[table.parent[num:]],

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import TextState
 from cod_lightning.engines.base import digest
 from cod_lightning.types import (
@@ -33,13 +35,20 @@ def episode(**more: Any) -> Episode:
     return Episode(**own | more)
 
 
-def solve(position: int, success: bool | None, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
-    """Reward 1 for success, 0 for none; None is a world that failed."""
+def solve(position: int, success: bool | None, context: str = "", turns: Sequence[Turn] = (), **more: Any) -> Episode:
+    """Reward 1 for success, 0 for none; None is a world that failed. `more` are other fields."""
     carried = {"context_before": context, "context_after": context}
     carried |= {"state_before": TextState(context), "state_after": TextState(context)}
     status = EpisodeStatus.FAILED if success is None else EpisodeStatus.COMPLETED
     reward = None if success is None else float(success)
-    return episode(position=position, status=status, reward=reward, success=success, turns=tuple(turns), **carried)
+    return episode(
+        position=position, status=status, reward=reward, success=success, turns=tuple(turns), **carried, **more
+    )
+
+
+def attempt(position: int, success: bool | None, *, trained: bool = True, turns: Sequence[Turn] = ()) -> Episode:
+    """Beside that solve episode of a `lifecycle`."""
+    return solve(position, success, turns=turns, parent=2 * position, trained=trained)
 
 
 def update(position: int, parsed: bool = True, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
@@ -56,6 +65,11 @@ def lifecycle(pack_id: str, successes: Sequence[bool | None], *, sibling: int = 
         episodes.append(solve(position, success, context if position else "", (turn(),)))
         episodes.append(update(position, context=context, turns=(turn(),)))
     return Lifecycle(pack_id=pack_id, sibling=sibling, episodes=tuple(episodes[:-1]))
+
+
+def with_attempts(life: Lifecycle, *beside: Episode) -> Lifecycle:
+    """The lifecycle with these attempts."""
+    return structs.replace(life, episodes=life.episodes + beside)
 
 
 def pack(pack_id: str, num_tasks: int, split: Split = Split.VALIDATION) -> Pack:

@@ -189,7 +189,7 @@ class ComesBack(PackSource):
         return [PackChoice(index) for index in (*best, *range(first, first + count - len(best)))]
 
     def observe(self, outcomes):
-        worth = outcomes.credit.values[: outcomes.credit.table.num_own].view(len(outcomes.choices), -1).abs().mean(dim=1).tolist()
+        worth = outcomes.credit.values[outcomes.credit.table.own].view(len(outcomes.choices), -1).abs().mean(dim=1).tolist()
         self.worth |= {choice.index: value for choice, value in zip(outcomes.choices, worth, strict=True)}
 
     def metrics(self):

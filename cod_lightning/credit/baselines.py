@@ -31,7 +31,7 @@ class Baseline(ABC):
         """Advantages: return minus baseline where both are known, else 0 and not valid. A column, [:, :, e], is compared."""
 
     def of_all(self, table: EpisodeTable, returns: PerEpisode) -> PerEpisode:
-        """[N] advantages of lifecycles' own episodes, whatever numbers of siblings and episodes packs have."""
+        """[F] advantages of lifecycles' own episodes, whatever numbers of siblings and episodes packs have."""
         values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
         for entries, there, arranged in by_packs(table, returns):
             found = self(arranged)

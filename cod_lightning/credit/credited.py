@@ -109,7 +109,7 @@ class Credited:
 
     table: EpisodeTable
     returns: PerEpisode
-    """[N], of lifecycles' own episodes."""
+    """[F], of lifecycles' own episodes; attempts have none."""
     values: Float[Tensor, " F"]
     """Before the reweighting; 0 where nothing could be compared, and where an attempt only measures."""
     valid: Bool[Tensor, " F"]
@@ -146,14 +146,12 @@ class Credited:
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
         """Returns of lifecycles' own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
-        num, values = self.table.num_own, torch.full_like(self.values, math.nan)
         known = self.returns.valid
-        known = known & self.packs_with_signal[self.table.place[:num, 0]] if self.filtered else known
-        values[:num] = self.returns.values.masked_fill(~known, math.nan)
-        return values
+        known = known & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else known
+        return self.returns.values.masked_fill(~known, math.nan)
 
     @cached_property
-    def group_returns(self) -> Float[Tensor, " N"]:
+    def group_returns(self) -> Float[Tensor, " F"]:
         """Mean return of what each own episode is compared with, itself included."""
         means = torch.zeros_like(self.returns.values)
         for entries, there, of in by_packs(self.table, self.returns):
@@ -164,12 +162,11 @@ class Credited:
 
     def figures(self) -> dict[str, float]:
         """What a training logs of it."""
-        num = self.table.num_own
-        signal = self.packs_with_signal[self._of_packs(self.valid & (torch.arange(len(self.valid)) < num))]
+        signal = self.packs_with_signal[self._of_packs(self.valid & self.table.own)]
         rewards, known = self.table.solved()
         count, total = known.sum(dim=(0, 1)), rewards.sum(dim=(0, 1))
         return {
-            "train/lifecycles": float(len(self.table.place[:num, :2].unique(dim=0))),
+            "train/lifecycles": float(len(self.table.place[:, :2].unique(dim=0))),
             "train/red_temperature": self.temperature,
             "train/zero_variance_packs": 1 - float(signal.sum()) / max(1, len(signal)),
             **{f"train/reward/position_{n}": float(total[n] / count[n]) for n in range(len(count)) if count[n]},
@@ -195,19 +192,19 @@ def credited(
 
     Attempts are divided by what their solve episode's siblings are divided by, and weigh in RED's sum with their tokens.
     """
-    returns, num = rule(table), table.num_own
+    returns = rule(table)
     found = with_attempts(table, returns, rule, baseline)
     chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
     valid = found.valid & chosen
     values = torch.where(valid, found.values, 0.0)
-    own = PerEpisode(values[:num], valid[:num])
-    divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(own.values)
+    own = PerEpisode(values, valid & table.own)
+    divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(values)
     if scale == "group":
         divisor = divisor.clone()
         for entries, there, of in by_packs(table, returns):
             divisor[entries[there]] = deviation(own, of, scale).expand_as(of.values)[there]
-    divisor = torch.cat([divisor, divisor[table.parent[num:]]])
-    of_equals = torch.where(valid & (table.parent < 0), baseline.of_equals, 0.0)
+    divisor = divisor[table.begun]
+    of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
     values, of_equals = divided(values, divisor), divided(of_equals, divisor)
     tilted, temperature = values, 0.0
     if reweight is not None:  # as if all were one lifecycle, which is all that RED's sum sees
@@ -242,7 +239,7 @@ class Shared:
 def shared(table: EpisodeTable, sets: Int[Tensor, " F"]) -> Shared:
     """The sums over entries of one number, in float64."""
     _, at = torch.unique(sets, return_inverse=True)
-    rewards, own = table.known_rewards.double(), table.parent < 0
+    rewards, own = table.known_rewards.double(), table.own
     ones = torch.ones_like(rewards)
 
     def summed(values: Float[Tensor, " F"], chosen: Bool[Tensor, " F"]) -> Float[Tensor, " F"]:
@@ -262,35 +259,33 @@ def shared(table: EpisodeTable, sets: Int[Tensor, " F"]) -> Shared:
 
 def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, baseline: Baseline) -> PerEpisode:
     """Advantages of all F entries: those of `baseline` alone where there are no attempts."""
-    plain, num = baseline.of_all(table, returns), table.num_own
-    if len(table) == num:
+    plain, counts = baseline.of_all(table, returns), table.valid & table.trained & ~table.own
+    if table.own.all():
         return plain
     if isinstance(baseline, TermsAlone):
-        counts = table.valid[num:] & table.trained[num:]
-        return PerEpisode(torch.zeros_like(table.rewards), torch.cat([plain.valid, counts]))
+        return PerEpisode(plain.values, plain.valid | counts)
     begun, beside = shared(table, table.begun), shared(table, table.beside)
     rewards = table.known_rewards.double()
-    (own, after), later = torch.zeros(2, num, dtype=torch.float64), torch.arange(num)
-    """[N] its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
+    (own, after), later = torch.zeros(2, len(table), dtype=torch.float64), torch.arange(len(table))
+    """Its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
     for entries, weights in rule.by_lifecycles(table):
         place = next_solve(table.kinds[entries[0]])
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
-    solves, updates = (table.kinds[:num] == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
+    solves, updates = (table.kinds == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
     mean_of_others = (beside.total - rewards) / (beside.count - table.valid.double()).clamp_min(1)
     anchored = own[table.begun] / begun.count.clamp_min(1) * (rewards - mean_of_others)
     worth, known = context_worth(begun)
-    term = torch.where(solves, own * rewards[:num], torch.where(updates, after * rewards[later], 0.0))
+    term = torch.where(solves, own * rewards, torch.where(updates, after * rewards[later], 0.0))
     """What attempts measure of each return."""
-    instead = torch.where(solves, anchored[:num], torch.where(updates, after * worth[later], 0.0))
+    instead = torch.where(solves, anchored, torch.where(updates, after * worth[later], 0.0))
     """What takes its place."""
-    measured = torch.where(solves, beside.attempts[:num] > 0, updates & known[later] & (later > torch.arange(num)))
+    measured = torch.where(solves, beside.attempts > 0, updates & known[later] & (later > torch.arange(len(table))))
 
     rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
-    counts = (table.valid & table.trained & (beside.count >= 2))[num:]
-    values = torch.cat([values, torch.where(counts, anchored[num:], 0.0)]).to(plain.values)
-    return PerEpisode(values, torch.cat([plain.valid, counts]))
+    counts &= beside.count >= 2
+    return PerEpisode(torch.where(counts, anchored, values).to(plain.values), plain.valid | counts)
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:

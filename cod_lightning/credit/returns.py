@@ -36,13 +36,12 @@ class CreditRule(ABC):
             yield entries, weights
 
     def __call__(self, table: EpisodeTable) -> PerEpisode:
-        """[N] returns of lifecycles' own episodes: weighted sums of rewards, valid where an episode's own reward and those with a
-        weight are known.
+        """[F] returns of lifecycles' own episodes: weighted sums of rewards, valid where an episode's own reward and those with a
+        weight are known. Attempts have none.
 
         In float64, which neither autocast nor TF32 rounds.
         """
-        values = torch.zeros(table.num_own, dtype=table.rewards.dtype)
-        valid = torch.zeros_like(values, dtype=torch.bool)
+        values, valid = torch.zeros_like(table.rewards), torch.zeros_like(table.valid)
         for entries, weights in self.by_lifecycles(table):
             needed = (weights != 0) | torch.eye(len(weights), dtype=torch.bool)
             values[entries] = (table.known_rewards[entries].double() @ weights.T).to(values)

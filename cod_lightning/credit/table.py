@@ -1,6 +1,6 @@
 """The episodes of a rollout as one flat table, in which numbers of siblings, tasks and episodes may differ.
 
-Letters: F entries, N of them lifecycles' own; G packs, K siblings, E episodes in the order of their lifecycle.
+Letters: F entries; G packs, K siblings, E episodes in the order of their lifecycle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.types import Episode, EpisodeKind, Group
+from cod_lightning.types import EpisodeKind, Group
 
 
 def kind_id(kind: EpisodeKind) -> int:
@@ -36,8 +36,7 @@ class PerEpisode:
 class EpisodeFacts(NamedTuple):
     """What credit needs to know of an episode, in plain values, as ranks exchange it.
 
-    `episode` is its index in `Lifecycle.all_episodes`; `parent` that of the episode from whose beginning an attempt went on, None
-    for own episodes; `trained` False for attempts that only measure; `reward` None if missing.
+    `episode` is its index in `Lifecycle.episodes`; `kind` a `kind_id`; the others are as in `Episode`.
     """
 
     sibling: int
@@ -54,15 +53,21 @@ class EpisodeFacts(NamedTuple):
 
 def facts_of(group: Group) -> list[EpisodeFacts]:
     """Of all episodes of a group."""
-
-    def facts(sibling: int, index: int, one: Episode, parent: int | None, trained: bool) -> EpisodeFacts:
-        own = (kind_id(one.kind), one.position, one.reward, one.num_action_tokens, one.compared_with, one.weights)
-        return EpisodeFacts(sibling, index, parent, trained, *own)
-
     return [
-        facts(k, index, *of)
+        EpisodeFacts(
+            sibling=k,
+            episode=e,
+            parent=one.parent,
+            trained=one.trained,
+            kind=kind_id(one.kind),
+            position=one.position,
+            reward=one.reward,
+            num_action_tokens=one.num_action_tokens,
+            compared_with=one.compared_with,
+            weights=one.weights,
+        )
         for k, life in enumerate(group.lifecycles)
-        for index, of in enumerate(zip(life.all_episodes, life.parents, life.trained, strict=True))
+        for e, one in enumerate(life.episodes)
     ]
 
 
@@ -96,9 +101,9 @@ class EpisodeTable:
         return len(self.rewards)
 
     @cached_property
-    def num_own(self) -> int:
-        """N, entries that are lifecycles' own."""
-        return int((self.parent < 0).sum())
+    def own(self) -> Bool[Tensor, " F"]:
+        """Which entries are lifecycles' own, not attempts: the first ones."""
+        return self.parent < 0
 
     @cached_property
     def numbers(self) -> Mapping[tuple[int, int, int], int]:
@@ -117,19 +122,19 @@ class EpisodeTable:
         Where a solve episode has attempts that count, it and they are compared with each other: its siblings began with other
         contexts.
         """
-        anchored = torch.isin(self.beside, self.beside[self.trained & self.valid & (self.parent >= 0)])
+        anchored = torch.isin(self.beside, self.beside[self.trained & self.valid & ~self.own])
         return torch.where(anchored, len(self) + self.beside, self.compared_with[self.begun])
 
     @cached_property
     def begun(self) -> Int[Tensor, " F"]:
         """The own entry from whose beginning each went on: its own, or its parent's."""
-        return torch.where(self.parent < 0, torch.arange(len(self)), self.parent)
+        return torch.where(self.own, torch.arange(len(self)), self.parent)
 
     @cached_property
     def beside(self) -> Int[Tensor, " F"]:
         """One number for each own entry and the attempts that are compared with it: those that began with it, and, where an attempt
         has its name, all of that name."""
-        each, names = torch.arange(len(self)), self.compared_with[self.num_own :]
+        each, names = torch.arange(len(self)), self.compared_with[~self.own]
         found = torch.where(torch.isin(self.compared_with, names), len(self) + self.compared_with, each)
         return found[torch.where(self.compared_with < 0, self.begun, each)]
 
@@ -137,7 +142,7 @@ class EpisodeTable:
     def lifecycles(self) -> list[Int[Tensor, "L E"]]:
         """Own entries by lifecycle; one tensor for each order of kinds, with what programs say of returns, that lifecycles have."""
         lives: dict[tuple[int, int], list[int]] = {}
-        for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
+        for f, (g, k, _) in enumerate(self.place[self.own].tolist()):
             lives.setdefault((g, k), []).append(f)
         of = [(kind, self.weights.get(f)) for f, kind in enumerate(self.kinds.tolist())]
         orders: dict[tuple[object, ...], list[list[int]]] = {}
@@ -154,7 +159,7 @@ class EpisodeTable:
         """
         packs: dict[int, tuple[dict[int, int], dict[tuple[int, int], dict[int, int]]]] = {}
         compared = self.compared_with.tolist()
-        for f, (g, k, _) in enumerate(self.place[: self.num_own].tolist()):
+        for f, (g, k, _) in enumerate(self.place[self.own].tolist()):
             columns, rows = packs.setdefault(g, ({}, {}))
             column, more = columns.setdefault(compared[f], len(columns)), 0
             while column in rows.setdefault((k, more), {}):
@@ -169,7 +174,7 @@ class EpisodeTable:
 
     def solved(self) -> tuple[Float[Tensor, "G K P"], Bool[Tensor, "G K P"]]:
         """Rewards of solve episodes by pack, sibling and position, and which are known; places that a pack lacks are not."""
-        chosen = (self.kinds[: self.num_own] == kind_id(EpisodeKind.SOLVE)).nonzero().squeeze(1)
+        chosen = (self.own & (self.kinds == kind_id(EpisodeKind.SOLVE))).nonzero().squeeze(1)
         g, k, _ = self.place[chosen].unbind(dim=1)
         shape = (self.num_packs, int(k.max()) + 1, int(self.positions[chosen].max()) + 1)
         where = (g, k, self.positions[chosen])
@@ -179,13 +184,9 @@ class EpisodeTable:
 
 def episode_table(packs: Sequence[Sequence[EpisodeFacts]]) -> EpisodeTable:
     """The table of these packs, each with all its episodes."""
-    every = [
-        (g, one)
-        for own in (True, False)
-        for g, facts in enumerate(packs)
-        for one in facts
-        if (one.parent is None) == own
-    ]
+    every = sorted(
+        ((g, one) for g, facts in enumerate(packs) for one in facts), key=lambda entry: entry[1].parent is not None
+    )
     numbers = {(g, one.sibling, one.episode): f for f, (g, one) in enumerate(every)}
     alike: dict[tuple[int, int, int | str], int] = {}
     compared = [

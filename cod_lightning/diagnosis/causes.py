@@ -83,7 +83,7 @@ class BaselineWithoutSiblings(Cause):
             PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
             for one in run.late_groups
             for life in one.group.lifecycles
-            for number, episode in enumerate(life.episodes)
+            for number, episode in enumerate(life.own)
             if episode.status is EpisodeStatus.FAILED
         )
         return f"{lost:.1f} of {size} late groups have fewer than two whole siblings", failed
@@ -311,7 +311,7 @@ class ContextsIndependent(Cause):
 def _alike(lives: Sequence[Lifecycle]) -> bool:
     """Whether siblings have equal rewards in every task, and in attempts at them."""
     rewards = {tuple(solve.reward for solve in life.solves) for life in lives}
-    return len(rewards) == 1 and len({one.episode.reward for life in lives for one in life.attempts}) < 2
+    return len(rewards) == 1 and len({one.reward for life in lives for one in life.attempts}) < 2
 
 
 def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:

@@ -143,7 +143,7 @@ def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[PlacedE
         PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
         for one in groups
         for life in one.group.lifecycles
-        for number, episode in enumerate(life.episodes)
+        for number, episode in enumerate(life.own)
         if episode.kind in kinds and episode.reward is not None
     ]
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.errors import DataError
-from cod_lightning.types import AttemptKind, EpisodeStatus, Lifecycle
+from cod_lightning.types import EpisodeStatus, Lifecycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,8 +83,8 @@ def _attempts(lifecycles: Sequence[Lifecycle]) -> Float[np.ndarray, "P N M"] | N
     found = [[[one.success] for one in life.solves] for life in lifecycles]
     for of_life, life in zip(found, lifecycles, strict=True):
         for attempt in life.attempts:
-            if attempt.kind is AttemptKind.SAME_CONTEXT:
-                of_life[attempt.episode.position].append(attempt.episode.success)
+            if attempt.trained:
+                of_life[attempt.position].append(attempt.success)
     most = max(len(of_task) for of_life in found for of_task in of_life)
     padded = [[[*of_task, *[None] * (most - len(of_task))] for of_task in of_life] for of_life in found]
     return None if most == 1 else np.array(padded, dtype=float)

@@ -4,6 +4,7 @@ from cod_lightning.lifecycles.base import Agent as Agent
 from cod_lightning.lifecycles.base import Ask as Ask
 from cod_lightning.lifecycles.base import OutlineStep as OutlineStep
 from cod_lightning.lifecycles.base import Program as Program
+from cod_lightning.lifecycles.base import Shows as Shows
 from cod_lightning.lifecycles.base import Written as Written
 from cod_lightning.lifecycles.base import asks as asks
 from cod_lightning.lifecycles.base import check_ends as check_ends

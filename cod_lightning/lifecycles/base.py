@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from cod_lightning.errors import ConfigError, answering
-from cod_lightning.types import AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
+Shows = Literal["own", "previous", "empty"]
+"""What an attempt is shown: the agent's own context, the one before the latest rewrite, or none."""
 MOST_EPISODES = 100_000
 """Of a lifecycle; a program that goes on until a task is solved has more where it never is."""
 
@@ -111,17 +113,10 @@ class Agent(Protocol):
         """
         ...
 
-    def fork(
-        self,
-        task: Task,
-        context: Literal["own", "previous", "empty"] = "own",
-        note: str = "",
-        compared_with: str = "",
-    ) -> None:
+    def fork(self, task: Task, context: Shows = "own", note: str = "", compared_with: str = "") -> None:
         """Begin an attempt at this task beside the lifecycle, in a copy of the environment as it is now; nothing comes after it.
 
-        It begins with the agent's own context; with the one before the latest rewrite, or with none, it only measures what that is
-        worth, and is not trained on. The `note` is as in `solve`.
+        With another context than its own it only measures what that is worth, and is not trained on. The `note` is as in `solve`.
         """
 
     async def attempts(self) -> Sequence[Episode]:
@@ -141,8 +136,8 @@ class Program(ABC):
         """A lifecycle through the pack."""
 
     @property
-    def beside(self) -> Counter[AttemptKind]:
-        """Attempts (`Agent.fork`) that are made beside one solve episode at most, by kind."""
+    def beside(self) -> Counter[Shows]:
+        """Attempts (`Agent.fork`) that are made beside one solve episode at most, by what they are shown."""
         return Counter()
 
     @property

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from cod_lightning.lifecycles.base import Agent, Program
+from cod_lightning.lifecycles.base import Agent, Program, Shows
 from cod_lightning.ranges import Several
-from cod_lightning.types import AttemptKind, Pack
+from cod_lightning.types import Pack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,5 +32,5 @@ class BestOfN(Program):
                 await agent.rewrite(best)
 
     @property
-    def beside(self) -> Counter[AttemptKind]:
-        return Counter({AttemptKind.SAME_CONTEXT: self.n - 1})
+    def beside(self) -> Counter[Shows]:
+        return Counter({"own": self.n - 1})

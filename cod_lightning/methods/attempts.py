@@ -12,25 +12,21 @@ episodes are attempted again, where there memory operations are rolled again; at
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cod_lightning.lifecycles import Agent, ConnectTheDots, Program
+from cod_lightning.lifecycles import Agent, ConnectTheDots, Program, Shows
 from cod_lightning.ranges import Count, PositiveShare, Several
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import AttemptKind, Episode, Pack, Task
-
-Shows = Literal["own", "previous", "empty"]
-"""The agent's own context, the one before the latest rewrite, or none."""
+from cod_lightning.types import Episode, Pack, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempted(Program):
     """A program some of whose tasks, the first time that it plays them, are attempted beside it, from the moment they begin."""
 
-    kind: ClassVar[AttemptKind]
-    """Of all its attempts."""
+    name: ClassVar[str]
+    """By which its moments are drawn."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
     """What it is made of; it may have attempts of its own."""
     attempts: Count
@@ -41,9 +37,18 @@ class _Attempted(Program):
         attempting: Any = _Attempting(agent, pack, self)
         await self.program(attempting, pack)
 
+    @property
     @abstractmethod
-    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
-        """What each attempt at the task at this position is shown; `rewritten`: the context was, since the task before."""
+    def forks(self) -> Counter[Shows]:
+        """Attempts at a task, by what they are shown."""
+
+    @abstractmethod
+    def attempted(self, position: int, rewritten: bool) -> bool:
+        """Whether the task at this position may be; `rewritten`: the context was, since the task before."""
+
+    @property
+    def beside(self) -> Counter[Shows]:
+        return self.program.beside + self.forks
 
     def check(self, num_tasks: int) -> None:
         self.program.check(num_tasks)
@@ -63,38 +68,36 @@ class Anchored(_Attempted):
     Never those at position 0: siblings share the empty context and the fresh environment there already.
     """
 
-    kind = AttemptKind.SAME_CONTEXT
+    name = "same_context"
     attempts: Several = 4
     """M, the lifecycle's own solve episode included, which is compared with the others."""
     positions: tuple[Count, ...] | None = None
     """Where, counted from 0; null, or none: everywhere but at 0."""
 
-    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
-        shows: list[Shows] = ["own"]
-        return shows * (self.attempts - 1 if position in (self.positions or (position,)) else 0)
-
     @property
-    def beside(self) -> Counter[AttemptKind]:
-        return self.program.beside + Counter({self.kind: self.attempts - 1})
+    def forks(self) -> Counter[Shows]:
+        return Counter({"own": self.attempts - 1})
+
+    def attempted(self, position: int, rewritten: bool) -> bool:
+        return position in (self.positions or (position,))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual(_Attempted):
     """Some tasks, each the first after an update, are also attempted without the context that it wrote, to measure its worth."""
 
-    kind = AttemptKind.WITHOUT_CONTEXT
+    name = "without_context"
     attempts: Count = 2
     """Without the context; with it there is the lifecycle's own solve episode, and what an `Anchored` inside adds."""
     instead: Literal["previous", "empty"] = "previous"
     """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
 
-    def forks(self, position: int, rewritten: bool) -> Sequence[Shows]:
-        shows: list[Shows] = [self.instead]
-        return shows * (self.attempts if rewritten else 0)
-
     @property
-    def beside(self) -> Counter[AttemptKind]:
-        return self.program.beside + Counter({self.kind: self.attempts})
+    def forks(self) -> Counter[Shows]:
+        return Counter({self.instead: self.attempts})
+
+    def attempted(self, position: int, rewritten: bool) -> bool:
+        return rewritten
 
 
 class _Attempting:
@@ -109,9 +112,10 @@ class _Attempting:
 
     async def solve(self, task: Task, **more: Any) -> Episode:
         of, position, again = self._of, self._position, more.get("again", False)
-        drawn = derive_seed(str(of.kind), self._pack.id, self.sibling, position) < of.fraction * 2**63
-        for shows in of.forks(position, self._rewritten) if position and drawn and not again else ():
-            self._agent.fork(task, shows, more.get("note", ""))
+        drawn = derive_seed(of.name, self._pack.id, self.sibling, position) < of.fraction * 2**63
+        if position and drawn and not again and of.attempted(position, self._rewritten):
+            for shows in of.forks.elements():
+                self._agent.fork(task, shows, more.get("note", ""))
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 

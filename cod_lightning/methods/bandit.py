@@ -64,9 +64,9 @@ class Bandit(PackSource):
     def observe(self, outcomes: PackOutcomes) -> None:
         places = {name: c for c, name in enumerate(self.values)}
         category = torch.tensor([places[str(choice.category)] for choice in outcomes.choices])
-        credit, num = outcomes.credit, outcomes.credit.table.num_own
-        of_own = category[credit.table.place[:num, 0]]
-        means = mean_absolute(credit.values[:num], credit.valid[:num], of_own, len(places)).tolist()
+        credit, table = outcomes.credit, outcomes.credit.table
+        of_own = category[table.place[:, 0]]
+        means = mean_absolute(credit.values, credit.valid & table.own, of_own, len(places)).tolist()
         for name, mean in zip(self.values, means, strict=True):
             if not math.isnan(mean):
                 self.values[name] = self.step_size * mean + (1 - self.step_size) * self.values[name]

@@ -68,7 +68,7 @@ class OraclePrompts:
     def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
         """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
         life = self.groups[g].lifecycles[k]
-        episode = life.all_episodes[e]
+        episode = life.episodes[e]
         turns = episode.turns
         if tuple(ids[: len(turns[0].new_ids)]) != turns[0].new_ids:
             return None

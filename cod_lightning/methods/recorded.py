@@ -91,7 +91,7 @@ class RecordedGroups(PackSource):
         """Raise `ConfigError` for a turn that is too old."""
         if self.max_staleness is None:
             return
-        every = [episode for group in groups for life in group.lifecycles for episode in life.all_episodes]
+        every = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
         oldest = min((turn.policy_version for episode in every for turn in episode.turns), default=policy_version)
         if policy_version - oldest > self.max_staleness:
             found = f"{self.folder}, whose policy version {oldest} is {policy_version - oldest} behind the weights"

@@ -39,17 +39,17 @@ class Shelf:
         """Put a group's lifecycles at the end."""
         pack, lives = self._pack(played.group.pack), list[Record]()
         for index, life in enumerate(played.group.lifecycles):
-            episodes = list(self._episodes(life.episodes, pack))
+            episodes = list(self._episodes(life.own, pack))
             for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
                 _add_gaps(record, found)
-            entries = entry_histories(life.episodes)
+            entries = entry_histories(life.own)
             of_life = {
                 "file": file,
                 "step": played.step,
                 "sibling": life.sibling,
                 "group": len(self._packs),
             }
-            shown = [self._entry(one, life.episodes) for one in entries[:MOST_ENTRIES]]
+            shown = [self._entry(one, life.own) for one in entries[:MOST_ENTRIES]]
             lives.append(of_life | {"episodes": episodes, "entries": shown, "more_entries": len(entries) - len(shown)})
         self.lifecycles += lives
         self._packs.append(pack)

@@ -155,7 +155,7 @@ async def compared(group: Group, rewards: Rewards, limit_s: float | None = None)
         return group
     places: dict[tuple[EpisodeKind, int], list[tuple[int, int]]] = {}
     for k, lifecycle in enumerate(group.lifecycles):
-        for e, one in enumerate(lifecycle.episodes):
+        for e, one in enumerate(lifecycle.own):
             places.setdefault((one.kind, one.position), []).append((k, e))
     made = [list(lifecycle.episodes) for lifecycle in group.lifecycles]
     together = ([made[k][e] for k, e in place] for place in places.values())

@@ -12,22 +12,20 @@ import copy
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import structs
 
 from cod_lightning.contexts.base import ContextEntry, ContextMechanism, Entries, Stored, beside
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, answering, described, note_fault
-from cod_lightning.lifecycles import Ask, Program, Written, check_ends
+from cod_lightning.lifecycles import Ask, Program, Shows, Written, check_ends
 from cod_lightning.rewards.base import LARGEST, is_name, scored, summed
 from cod_lightning.rollout.between_tasks import run_update_episode, run_write_episode
 from cod_lightning.rollout.boundaries import FAULTS, blame, checked_text, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import (
-    Attempt,
-    AttemptKind,
     EntryEvent,
     EntryEventKind,
     Episode,
@@ -68,7 +66,7 @@ class Life:
         """What was solved, by position."""
         self.failed = self.playing = False
         """Whether an episode has failed since they began, and whether one is being played."""
-        self.forks: list[asyncio.Task[Attempt]] = []
+        self.forks: list[asyncio.Task[Episode]] = []
 
     def begin(self) -> None:
         """Episodes begin now, of a pack or of a task."""
@@ -160,16 +158,10 @@ class Life:
         self.episodes = [paid if one is episode else one for one in self.episodes]
 
     async def attempts(self) -> Sequence[Episode]:
-        with_context = [one.episode for begun in self.forks if (one := await begun).kind is AttemptKind.SAME_CONTEXT]
-        return [one for one in with_context if one.position == self.position - 1]
+        every = [await begun for begun in self.forks]
+        return [one for one in every if one.trained and one.position == self.position - 1]
 
-    def fork(
-        self,
-        task: Task,
-        context: Literal["own", "previous", "empty"] = "own",
-        note: str = "",
-        compared_with: str = "",
-    ) -> None:
+    def fork(self, task: Task, context: Shows = "own", note: str = "", compared_with: str = "") -> None:
         self._check_name(compared_with)
         if self.failed:
             return
@@ -181,7 +173,6 @@ class Life:
         except FAULTS as error:
             env = error
         state = {"own": self.state, "previous": self.previous}[context] if context != "empty" else mechanism.empty()
-        kind = AttemptKind.SAME_CONTEXT if context == "own" else AttemptKind.WITHOUT_CONTEXT
 
         async def play() -> Episode:
             if isinstance(env, BaseException):
@@ -192,8 +183,9 @@ class Life:
             finally:
                 await closed(env, self.setting.sampler.deadlines.episode_s)
 
-        async def attempt() -> Attempt:
-            return Attempt(kind=kind, episode=await _guarded(EpisodeKind.SOLVE, position, compared_with, play))
+        async def attempt() -> Episode:
+            episode = await _guarded(EpisodeKind.SOLVE, position, compared_with, play)
+            return structs.replace(episode, trained=context == "own")
 
         self.forks.append(asyncio.create_task(attempt(), name=str(self.index)))
 
@@ -335,12 +327,13 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
             await agent.close()
         except EnvironmentFailure as error:
             episodes = failed_at_the_end(episodes, error)
-    attempts = tuple([await begun for begun in agent.forks])
-    solved = {one.position for one in episodes if one.kind is EpisodeKind.SOLVE}
+    attempts = [await begun for begun in agent.forks]
+    solved = {one.position: e for e, one in enumerate(episodes) if one.kind is EpisodeKind.SOLVE}
     if not (solved or agent.failed):
         raise _broken(setting.program, "a program that solves a task")
-    if not {attempt.episode.position for attempt in attempts} <= solved:
+    if not {one.position for one in attempts} <= solved.keys():
         raise _broken(setting.program, "a program that solves each task beside which it begins an attempt")
-    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=attempts)
+    placed = (structs.replace(one, parent=solved[one.position]) for one in attempts)
+    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=(*episodes, *placed))
     setting.monitor.lifecycle(lifecycle)
     return lifecycle

@@ -1,7 +1,7 @@
 """From episodes to trainable rows: turns whose prompts extend one another become one row, so each token is trained once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, compress
+from itertools import chain
 
 from cod_lightning.engines.base import digest
 from cod_lightning.types import Group, Image, Segment, Turn
@@ -13,7 +13,8 @@ def segments_of(groups: Iterable[Group]) -> list[Segment]:
         _merge(run, pack_id=group.pack.id, sibling=lifecycle.sibling, episode=e)
         for group in groups
         for lifecycle in group.lifecycles
-        for e, episode in compress(enumerate(lifecycle.all_episodes), lifecycle.trained)
+        for e, episode in enumerate(lifecycle.episodes)
+        if episode.trained
         for run in _runs(episode.turns)
     ]
 
@@ -25,7 +26,7 @@ def count_drift(groups: Iterable[Group]) -> int:
     """
     drift = 0
     for group in groups:
-        for episode in chain.from_iterable(lifecycle.all_episodes for lifecycle in group.lifecycles):
+        for episode in chain.from_iterable(lifecycle.episodes for lifecycle in group.lifecycles):
             for run in _runs(episode.turns):
                 running = 0
                 for turn in run:

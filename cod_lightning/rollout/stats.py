@@ -73,14 +73,14 @@ class RolloutStats:
     ) -> "RolloutStats":
         """The stats of these groups, rolled out together in that time."""
         lives = [lifecycle for group in groups for lifecycle in group.lifecycles]
-        attempts = [attempt.episode for one in lives for attempt in one.attempts]
+        attempts = [episode for one in lives for episode in one.attempts]
         extra = [turn for episode in attempts for turn in episode.turns]
         counts = {
             "rollout/token_drift": token_drift,
             "rollout/num_failed": sum(one.failed for one in lives)
             + sum(episode.status is EpisodeStatus.FAILED for episode in attempts),
             "rollout/num_rewritten": sum(
-                not turn.extends for one in lives for episode in one.episodes for turn in episode.turns[1:]
+                not turn.extends for one in lives for episode in one.own for turn in episode.turns[1:]
             ),
             "train/resampled_packs": len(groups) if replacing else 0,
             "rollout/num_attempts": len(attempts),
@@ -92,7 +92,7 @@ class RolloutStats:
         }
         return cls(
             seconds=seconds,
-            num_generated_tokens=sum(episode.num_action_tokens for one in lives for episode in one.all_episodes),
+            num_generated_tokens=sum(episode.num_action_tokens for one in lives for episode in one.episodes),
             counts=Counter(counts | {f"faults/{name}": count for name, count in count_faults(groups).items()}),
             parts=_parts(lives) | _solved(groups),
         )
@@ -102,7 +102,7 @@ def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
     """Of the lifecycles' own episodes, attempts left out."""
     values: dict[str, list[float]] = {}
     for lifecycle in lifecycles:
-        for episode in lifecycle.episodes:
+        for episode in lifecycle.own:
             kind = "reward" if episode.kind is EpisodeKind.SOLVE else f"{episode.kind}_reward"
             for name, value in episode.parts.items():
                 values.setdefault(f"{kind}/{name}/position_{episode.position}", []).append(value)
@@ -160,6 +160,6 @@ def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: f
 def _failed(groups: Sequence[Group]) -> Iterator[tuple[Lifecycle, Episode]]:
     for group in groups:
         for lifecycle in group.lifecycles:
-            failed = next((e for e in lifecycle.episodes if e.status is EpisodeStatus.FAILED), None)
+            failed = next((e for e in lifecycle.own if e.status is EpisodeStatus.FAILED), None)
             if failed is not None:
                 yield lifecycle, failed

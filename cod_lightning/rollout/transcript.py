@@ -21,19 +21,9 @@ from msgspec import structs
 from cod_lightning.contexts.base import TextState
 from cod_lightning.errors import DataError
 from cod_lightning.files import readable, without_link
-from cod_lightning.types import (
-    Attempt,
-    AttemptKind,
-    Episode,
-    EpisodeStatus,
-    Group,
-    Lifecycle,
-    Pack,
-    Split,
-    Task,
-)
+from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
 
-SCHEMA = 3
+SCHEMA = 4
 """Rises whenever a line of an earlier version would be misread."""
 
 
@@ -47,10 +37,6 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
     for lifecycle in group.lifecycles:
         episodes = [episode_record(episode) for episode in lifecycle.episodes]
         record = {"schema": SCHEMA, "step": step, "pack": pack, "sibling": lifecycle.sibling, "episodes": episodes}
-        if lifecycle.attempts:
-            record["attempts"] = [
-                {"kind": one.kind.value, "episode": episode_record(one.episode)} for one in lifecycle.attempts
-            ]
         lines.append(json.dumps(record, separators=(",", ":")))
     return lines
 
@@ -118,12 +104,8 @@ def load_line(line: str, where: str) -> PlayedGroup:
         tasks = tuple(Task(**task) for task in of_pack["tasks"])
         pack = Pack(**of_pack | {"split": Split(of_pack["split"]), "tasks": tasks})
         episodes = tuple(read_episode(episode) for episode in record["episodes"])
-        attempts = tuple(
-            Attempt(kind=AttemptKind(attempt["kind"]), episode=read_episode(attempt["episode"]))
-            for attempt in record.get("attempts", ())
-        )
         assert all(isinstance(one.id, str) for one in (pack, *tasks)), "an id is no text"
-        life = Lifecycle(pack_id=pack.id, sibling=int(record["sibling"]), episodes=episodes, attempts=attempts)
+        life = Lifecycle(pack_id=pack.id, sibling=int(record["sibling"]), episodes=episodes)
         return PlayedGroup(int(record["step"]), Group(pack=pack, lifecycles=(life,)))
     except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError, RecursionError) as error:
         raise DataError(
@@ -134,8 +116,11 @@ def load_line(line: str, where: str) -> PlayedGroup:
 
 def episode_record(episode: Episode) -> dict[str, Any]:
     """The episode as plain values, by the names of its fields; images in base64; without the parts of turns in text, without the
-    state of a context whose text says it all, and without both states where the episode was skipped."""
+    state of a context whose text says it all, without both states where the episode was skipped, and without what only attempts
+    have."""
     record: dict[str, Any] = msgspec.to_builtins(episode, enc_hook=plain)
+    if episode.parent is None:
+        del record["parent"], record["trained"]
     for turn in record["turns"]:
         if not turn["parts"]:
             del turn["parts"]

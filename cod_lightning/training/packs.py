@@ -249,16 +249,18 @@ class TrainingPacks:
 def _damage(life: Lifecycle, num_ids: int) -> str:
     """What a lifecycle from elsewhere has that no rollout gives it, such as ids of another vocabulary; empty: nothing."""
     solved = sorted(one.position for one in life.solves)
-    written = {one.position for one in life.episodes if one.kind is EpisodeKind.WRITE}
-    others = {one.position for one in (*life.updates, *(attempt.episode for attempt in life.attempts))}
-    if not solved or solved != list(range(len(solved))) or others - {*solved} or written - {*solved, len(solved)}:
+    written = {one.position for one in life.own if one.kind is EpisodeKind.WRITE}
+    updated = {one.position for one in life.updates}
+    if not solved or solved != list(range(len(solved))) or updated - {*solved} or written - {*solved, len(solved)}:
         return "episodes of which some belong to no solve episode"
-    if any(attempt.episode.kind is not EpisodeKind.SOLVE for attempt in life.attempts):
-        return "attempts that are no solve episodes"
-    for one in life.all_episodes:
+    begun = {(e, one.kind, one.position) for e, one in enumerate(life.own) if one.kind is EpisodeKind.SOLVE}
+    attempted = {(one.parent, one.kind, one.position) for one in life.attempts}
+    if attempted - begun or life.episodes != life.own + life.attempts:
+        return "attempts beside no solve episode, or in front of one"
+    for one in life.episodes:
         if not all(abs(value) <= LARGEST for value in (one.reward or 0.0, *one.parts.values())):
             return f"a reward, or a part of one, that is not finite or above {LARGEST:g}"
-        if not all(0 <= e < len(life.episodes) and abs(weight) <= LARGEST for e, weight in one.weights or ()):
+        if not all(0 <= e < len(life.own) and abs(weight) <= LARGEST for e, weight in one.weights or ()):
             return f"a weight of an episode that it lacks, or one that is not finite or above {LARGEST:g}"
         if wrong := [name for name in (*one.parts, one.fault) if not re.fullmatch(r"[\w.-]*", name, re.ASCII)]:
             return f"{visible(wrong[0]):.80} as the name of a part or a fault"

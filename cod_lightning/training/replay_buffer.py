@@ -69,7 +69,7 @@ class ReplayBuffer:
         for entry, length, version in zip(
             batch.episode.tolist(), batch.lengths.tolist(), batch.policy_version.tolist(), strict=True
         ):
-            if entry < credit.table.num_own:
+            if credit.table.own[entry]:
                 before = tokens.get(entry, [0, version])
                 tokens[entry] = [before[0] + length, min(before[1], version)]
         newest = int(batch.policy_version.max()) if len(batch) else -1

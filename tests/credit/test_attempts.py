@@ -5,16 +5,15 @@ from msgspec import structs
 
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Attempt, AttemptKind
 from tests import records
 from tests.credit_tables import credit_table
 
-WITH, WITHOUT = AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT
+WITH, WITHOUT = True, False
 
 
-def attempt(kind, position, success, num_tokens=2, num_turns=1):
+def attempt(trained, position, success, num_tokens=2, num_turns=1):
     turns = [records.turn(logprobs=(-0.5,) * num_tokens)] * num_turns
-    return Attempt(kind=kind, episode=records.solve(position, success, turns=turns))
+    return records.attempt(position, success, trained=trained, turns=turns)
 
 
 def groups():
@@ -29,7 +28,7 @@ def groups():
         structs.replace(
             group,
             lifecycles=tuple(
-                structs.replace(life, attempts=tuple(beside.get((g, k), ()))) for k, life in enumerate(group.lifecycles)
+                records.with_attempts(life, *beside.get((g, k), ())) for k, life in enumerate(group.lifecycles)
             ),
         )
         for g, group in enumerate(plain)
@@ -42,7 +41,7 @@ def test_the_table_names_the_solve_episode_beside_each_attempt_and_holds_reward_
     parents = table.place[table.parent[extra]].tolist()
     assert parents == [[0, 0, 4], [0, 1, 2], [0, 1, 2], [1, 0, 4], [1, 1, 4], [1, 1, 2]]
     assert table.place[extra].tolist() == [[0, 0, 5], [0, 1, 5], [0, 1, 6], [1, 0, 5], [1, 1, 5], [1, 1, 6]]
-    assert (table.parent[: table.num_own] == -1).all()
+    assert (table.parent[table.own] == -1).all()
     assert table.trained[extra].tolist() == [False, True, False, False, True, True]
     assert table.rewards[extra].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert table.valid[extra].tolist() == [True, True, False, True, True, False]
@@ -72,6 +71,6 @@ def test_rows_of_an_attempt_have_a_number_that_no_episode_of_a_lifecycle_has():
 def test_rows_of_an_attempt_at_the_very_first_episode_are_told_from_the_episodes_own():
     group = records.group("a", [[True, False]] * 2)
     first, other = group.lifecycles
-    own = [structs.replace(group, lifecycles=(structs.replace(first, attempts=(attempt(WITH, 0, True),)), other))]
+    own = [structs.replace(group, lifecycles=(records.with_attempts(first, attempt(WITH, 0, True)), other))]
     batch = collate(segments_of(own), credit_table(own), {"a": 0}, pad_id=0)
     assert batch.is_attempt.sum() == 1

@@ -16,7 +16,7 @@ from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Attempt, AttemptKind, EpisodeKind
+from cod_lightning.types import EpisodeKind
 from tests import records
 from tests.cases import each
 from tests.credit_tables import (
@@ -29,8 +29,6 @@ from tests.credit_tables import (
     random_table,
     stamped,
 )
-
-WITH, WITHOUT = AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT
 
 
 def made(values, attempts=(), of=(), valid=None, attempts_valid=None, filtered=False) -> Credited:
@@ -56,12 +54,12 @@ def rollout():
     """Two siblings; beside the second solve of the first, one attempt with a reward, one without, and one that measures."""
     group = records.group("p", [[True, False], [False, True]])
     turns = [records.turn()]
-    beside = tuple(
-        Attempt(kind=kind, episode=records.solve(1, success, turns=turns))
-        for kind, success in ((WITH, None), (WITH, True), (WITHOUT, True))
+    beside = (
+        records.attempt(1, success, trained=trained, turns=turns)
+        for success, trained in ((None, True), (True, True), (True, False))
     )
     first, second = group.lifecycles
-    return [structs.replace(group, lifecycles=(structs.replace(first, attempts=beside), second))]
+    return [structs.replace(group, lifecycles=(records.with_attempts(first, *beside), second))]
 
 
 def test_every_action_token_gets_the_advantage_of_its_own_episode_or_attempt():

@@ -17,9 +17,9 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
-from cod_lightning.types import Attempt, AttemptKind, EpisodeKind, EpisodeStatus, StopReason
+from cod_lightning.types import EpisodeKind, EpisodeStatus, StopReason
 from tests.cases import each
-from tests.records import group, turn
+from tests.records import attempt, group, turn, with_attempts
 from tests.stubs import WordWorld
 
 MIXED = [[True, False], [False, True], [True, True], [False, False]]
@@ -172,13 +172,9 @@ def test_siblings_whose_attempts_differ_are_no_dead_group():
     equal = played([[False, False]] * 4, steps=(0, 8, 9))
     assert [one.cause for one in causes_of(healthy(groups=equal))] == ["dead groups"]
 
-    def attempted(life, reward):
-        attempt = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=structs.replace(life.solves[0], reward=reward))
-        return structs.replace(life, attempts=(attempt,))
-
     groups = []
     for step, one in equal:
-        lives = tuple(attempted(life, float(k % 2)) for k, life in enumerate(one.lifecycles))
+        lives = tuple(with_attempts(life, attempt(0, k % 2 == 1)) for k, life in enumerate(one.lifecycles))
         groups.append(PlayedGroup(step, structs.replace(one, lifecycles=lives)))
     assert causes_of(healthy(groups=groups)) == []
 

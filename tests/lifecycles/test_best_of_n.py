@@ -24,7 +24,7 @@ from cod_lightning.lifecycles import Agent, ConnectTheDots, outline
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored, Counterfactual
-from cod_lightning.types import AttemptKind, EpisodeKind, EpisodeStatus
+from cod_lightning.types import EpisodeKind, EpisodeStatus
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table
@@ -35,11 +35,11 @@ from tests.played import play
 def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited_by_the_other_attempts():
     (group, _) = live(program=BestOfN(n=3))
     for life in group.lifecycles:
-        assert [one.kind for one in life.episodes] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
-        assert all(one.kind is AttemptKind.SAME_CONTEXT for one in life.attempts)
-        assert [one.episode.position for one in life.attempts] == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert [one.kind for one in life.own] == ([EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 4)[:-1]
+        assert all(one.trained for one in life.attempts)
+        assert [one.position for one in life.attempts] == [0, 0, 1, 1, 2, 2, 3, 3]
         for solved in life.solves:
-            beside = [one.episode for one in life.attempts if one.episode.position == solved.position]
+            beside = [one for one in life.attempts if one.position == solved.position]
             assert {one.context_before for one in beside} == {solved.context_before}
             assert {one.turns[0].observation for one in beside} == {solved.turns[0].observation}
             assert {one.turns[0].response for one in (solved, *beside)} != {solved.turns[0].response} or len(beside) < 2
@@ -48,12 +48,9 @@ def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited
     found = credited(table, TaskCredit(), GroupMean())
     for (g, k, e), entry in table.numbers.items():
         life = groups[g].lifecycles[k]
-        one = life.all_episodes[e]
+        one = life.episodes[e]
         if one.kind is EpisodeKind.SOLVE:
-            every = [
-                life.solves[one.position],
-                *(a.episode for a in life.attempts if a.episode.position == one.position),
-            ]
+            every = [of for of in life.episodes if (of.kind, of.position) == (one.kind, one.position)]
             rest = [other.reward for other in every if other is not one]
             assert float(found.values[entry]) == pytest.approx(
                 (one.reward - sum(rest) / len(rest)) / len(every), abs=1e-6
@@ -66,7 +63,7 @@ def test_the_context_is_rewritten_in_view_of_the_best_attempt_and_of_its_own_amo
         for life in group.lifecycles:
             for updated in life.updates:
                 solved = life.solves[updated.position]
-                beside = [one.episode for one in life.attempts if one.episode.position == solved.position]
+                beside = [one for one in life.attempts if one.position == solved.position]
                 best = max((solved, *beside), key=lambda one: one.reward)
                 others += best is not solved
                 assert updated.state_before == best.state_after

@@ -68,11 +68,11 @@ def test_episodes_of_every_kind_and_attempts_are_compared_by_the_names_that_a_pr
         found = credited_entries(table, TaskCredit(), GroupMean())
         every = {name: [] for name in ("text", "try", "rewrite")}
         for life in group.lifecycles:
-            for one in life.all_episodes:
+            for one in life.episodes:
                 every[one.compared_with].append(one.reward)
         assert [len(rewards) for rewards in every.values()] == [8, 16, 8]
         for (_, k, e), entry in table.numbers.items():
-            one = group.lifecycles[k].all_episodes[e]
+            one = group.lifecycles[k].episodes[e]
             rewards = every[one.compared_with]
             if one.kind is EpisodeKind.SOLVE:
                 others = (sum(rewards) - one.reward) / (len(rewards) - 1)
@@ -88,8 +88,8 @@ def test_episodes_of_every_kind_and_attempts_are_compared_by_the_names_that_a_pr
 def test_a_program_around_another_leaves_its_names(program):
     for life in (life for group in live(program=program) for life in group.lifecycles):
         names = {EpisodeKind.WRITE: "text", EpisodeKind.SOLVE: "try", EpisodeKind.UPDATE: "rewrite"}
-        assert {one.kind: one.compared_with for one in life.episodes} == names
-        assert len({one.compared_with for one in life.episodes}) == 3
+        assert {one.kind: one.compared_with for one in life.own} == names
+        assert len({one.compared_with for one in life.own}) == 3
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import AttemptKind, EpisodeStatus, Split
+from cod_lightning.types import EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
@@ -64,29 +64,36 @@ def lives(groups):
     return [life for group in groups for life in group.lifecycles]
 
 
+def positions(life, trained):
+    """Of the attempts of one of both kinds."""
+    return [one.position for one in life.attempts if one.trained == trained]
+
+
 def test_the_lifecycle_itself_is_the_same_with_attempts_and_without():
     plain, branched = live(), live(EVERYWHERE)
-    assert [life.episodes for life in lives(plain)] == [life.episodes for life in lives(branched)]
+    assert [life.episodes for life in lives(plain)] == [life.own for life in lives(branched)]
     assert all(not life.attempts for life in lives(plain))
 
 
 def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
     said = set()
     for life in lives(live(EVERYWHERE)):
-        assert [a.episode.position for a in life.attempts] == [n for n in (1, 2, 3) for _ in range(4)]
+        assert life.episodes == life.own + life.attempts
+        assert [one.position for one in life.attempts] == [n for n in (1, 2, 3) for _ in range(4)]
         for attempt in life.attempts:
-            solve = life.solves[attempt.episode.position]
-            assert attempt.episode.turns[0].observation == solve.turns[0].observation
-            if attempt.kind is AttemptKind.SAME_CONTEXT:
-                assert attempt.episode.turns[0].new_ids == solve.turns[0].new_ids
-                said.add([turn.response for turn in attempt.episode.turns] == [turn.response for turn in solve.turns])
+            solve = life.episodes[attempt.parent]
+            assert solve is life.solves[attempt.position]
+            assert attempt.turns[0].observation == solve.turns[0].observation
+            if attempt.trained:
+                assert attempt.turns[0].new_ids == solve.turns[0].new_ids
+                said.add([turn.response for turn in attempt.turns] == [turn.response for turn in solve.turns])
     assert False in said
 
 
 @each("instead", ["previous", "empty"])
 def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
     for life in lives(live(replace(EVERYWHERE, attempts=1, instead=instead))):
-        others = [a.episode for a in life.attempts if a.kind is AttemptKind.WITHOUT_CONTEXT]
+        others = [one for one in life.attempts if not one.trained]
         before = [life.updates[e.position - 1].context_before if instead == "previous" else "" for e in others]
         assert [e.context_before for e in others] == before
         assert all(life.solves[e.position].context_before != "" for e in others)
@@ -94,21 +101,21 @@ def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
 
 def test_fraction_and_positions_say_where_and_the_identity_decides():
     everywhere = live(Anchored(attempts=2, fraction=1.0, positions=(2,)), siblings=4)
-    assert [a.episode.position for life in lives(everywhere) for a in life.attempts] == [2] * 8
+    assert [one.position for life in lives(everywhere) for one in life.attempts] == [2] * 8
     half = Anchored(attempts=2, fraction=0.5)
     counts = [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
     assert 10 < sum(counts) < 46  # of 56
     assert counts == [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
     assert len(set(counts[:4])) > 1, "siblings are drawn apart"
     both = lives(live(Counterfactual(attempts=1, fraction=0.5, program=half), num_tasks=8))
-    places = [[[a.episode.position for a in life.attempts if a.kind is kind] for life in both] for kind in AttemptKind]
-    assert places[0] != places[1], "kinds are drawn apart"
+    measured, anchored = ([positions(life, trained) for life in both] for trained in (False, True))
+    assert measured != anchored, "kinds are drawn apart"
 
 
 def test_a_task_that_the_program_plays_again_has_no_attempts_which_would_begin_with_a_later_context():
     again = Anchored(attempts=2, fraction=1.0, program=ProposeAndSolve(solves=2, proposes=False))
     for life in lives(live(again)):
-        assert [a.episode.position for a in life.attempts] == [2]
+        assert [one.position for one in life.attempts] == [2]
 
 
 @each("instead", ["previous", "empty"])
@@ -170,11 +177,10 @@ def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
     groups = live(EVERYWHERE, engine=FunctionEngine(fail))
     for life in lives(groups):
         assert not life.failed
-        assert {a.episode.status for a in life.attempts} == {EpisodeStatus.FAILED}
+        assert {one.status for one in life.attempts} == {EpisodeStatus.FAILED}
     table = credit_table(groups)
-    assert table.valid[: table.num_own].all()
-    assert not table.valid[table.num_own :].any()
-    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_failed"] == len(table) - table.num_own == 48
+    assert torch.equal(table.valid, table.own)
+    assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_failed"] == int((~table.own).sum()) == 48
 
 
 def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measure_and_their_cost_is_counted():
@@ -184,7 +190,7 @@ def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measur
     index = {group.pack.id: g for g, group in enumerate(groups)}
     batch = collate(rows, table, index, pad_id=0)
     extra, numbers = batch.is_attempt, batch.episode[batch.is_attempt]
-    assert int(extra.sum()) == int(table.trained[table.num_own :].sum()) == 2 * 2 * 3 * 2
+    assert int(extra.sum()) == int(table.trained[~table.own].sum()) == 2 * 2 * 3 * 2
     assert table.trained[numbers].all()
     assert (table.place[numbers] == batch.place[extra]).all()
     assert torch.equal(batch.action_mask[extra].sum(dim=1), table.action_counts[numbers])
@@ -192,16 +198,15 @@ def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measur
     plain, branched = (RolloutStats.of(of, 1.0, 0).counts for of in (live(), groups))
     assert plain["rollout/num_attempts"] == plain["rollout/attempt_tokens"] == 0
     assert branched["rollout/num_attempts"] == 4 * 3 * 4
-    turns = [turn for one in groups for life in one.lifecycles for of in life.attempts for turn in of.episode.turns]
+    turns = [turn for one in groups for life in one.lifecycles for of in life.attempts for turn in of.turns]
     assert branched["rollout/attempt_tokens"] == sum(len(turn.new_ids + turn.action_ids) for turn in turns) > 0
 
 
 def test_a_context_is_measured_at_the_first_task_after_its_update_alone():
     program = replace(EVERYWHERE, program=replace(ANCHORED, program=ConnectTheDots(every=2)))
     for life in lives(live(program, num_tasks=6)):
-        places = {kind: {a.episode.position for a in life.attempts if a.kind is kind} for kind in AttemptKind}
-        assert places[AttemptKind.WITHOUT_CONTEXT] == {2, 4}
-        assert places[AttemptKind.SAME_CONTEXT] == {1, 2, 3, 4, 5}
+        assert {*positions(life, False)} == {2, 4}
+        assert {*positions(life, True)} == {1, 2, 3, 4, 5}
 
 
 class Bonus(Reward):
@@ -212,7 +217,7 @@ class Bonus(Reward):
 def test_an_attempt_has_the_parts_of_its_reward_and_they_are_not_logged_among_those_of_lifecycles():
     parts = rewards_of({"bonus": Bonus()})
     plain, branched = live(rewards=parts), live(EVERYWHERE, rewards=parts)
-    attempts = [attempt.episode for life in lives(branched) for attempt in life.attempts]
+    attempts = [one for life in lives(branched) for one in life.attempts]
     assert attempts
     assert all(episode.parts["bonus"] == 10.0 and episode.reward >= 10.0 for episode in attempts)
     assert RolloutStats.of(branched, 1.0, 0).parts == RolloutStats.of(plain, 1.0, 0).parts

@@ -59,9 +59,7 @@ def test_attempts_at_a_planned_task_are_shown_its_plan():
     lives = [
         life for group in live(program=Anchored(program=PLAN, attempts=3, fraction=1.0)) for life in group.lifecycles
     ]
-    for attempt, solved in (
-        (one.episode, life.solves[one.episode.position]) for life in lives for one in life.attempts
-    ):
+    for attempt, solved in ((one, life.solves[one.position]) for life in lives for one in life.attempts):
         assert attempt.turns[0].new_ids == solved.turns[0].new_ids
     assert sum(len(life.attempts) for life in lives) == 4 * 3 * 2
 

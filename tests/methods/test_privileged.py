@@ -28,7 +28,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.scorers import CheckpointScorer, Played
-from cod_lightning.types import Attempt, AttemptKind, EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.evaluation.echoes import Echo
 from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
@@ -106,9 +106,8 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
             assert life.solves[episode.position].feedback in text
         assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
         lost = structs.replace(episode, turns=(), status=EpisodeStatus.FAILED, reward=None)
-        beside = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=episode)
         own = (*life.episodes[:e], lost, *life.episodes[e + 1 :])
-        failed = structs.replace(life, episodes=own, attempts=(beside,))
+        failed = structs.replace(life, episodes=(*own, structs.replace(episode, parent=e)))
         of_attempt = OraclePrompts(Played({5: structs.replace(group, lifecycles=(failed,))}, setting))
         assert of_attempt(5, 0, len(own), ids) == found, (
             "an attempt's, beside an episode that failed before its first turn"

@@ -111,7 +111,7 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
     ]
     assert not any(one.error for one in life.episodes)
     for first in (0, 3):
-        proposal = life.episodes[life.index(EpisodeKind.WRITE, first)]
+        proposal = next(one for one in life.episodes if (one.kind, one.position) == (EpisodeKind.WRITE, first))
         solves = [life.solves[n] for n in range(first, first + 3)]
         assert (proposal.status, proposal.success) == (EpisodeStatus.COMPLETED, True)
         assert proposal.context_before == proposal.context_after

@@ -177,8 +177,8 @@ DAMAGES = {
     ),
     "an update after the last task": (lambda record: record["episodes"][1].update(position=2), "belong to no solve"),
     "an attempt at an update": (
-        lambda record: record.update(attempts=[{"kind": "same_context", "episode": record["episodes"][1]}]),
-        "attempts that are no solve episodes",
+        lambda record: record["episodes"].append(record["episodes"][1] | {"parent": 1, "trained": True}),
+        "attempts beside no solve episode",
     ),
     "other ids": (lambda record: first_turn(record).update(new_ids=[3, 4]), "continue the ids of their prompts"),
     "a position beyond its episodes": (
@@ -186,10 +186,12 @@ DAMAGES = {
         "belong to no solve",
     ),
     "an attempt at a task that was not played": (
-        lambda record: record.update(
-            attempts=[{"kind": "same_context", "episode": record["episodes"][0] | {"position": 9}}]
-        ),
-        "belong to no solve",
+        lambda record: record["episodes"].append(record["episodes"][0] | {"position": 9, "parent": 0, "trained": True}),
+        "attempts beside no solve episode",
+    ),
+    "an attempt in front of an episode": (
+        lambda record: record["episodes"].insert(1, record["episodes"][0] | {"parent": 0, "trained": True}),
+        "or in front of one",
     ),
     "no episodes": (lambda record: record.update(episodes=[]), "belong to no solve"),
     "a sibling that is no number": (lambda record: record.update(sibling=float("inf")), "whole lines"),

@@ -52,7 +52,7 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
     )
     (batch,) = recorder.batches
     (credit,) = recorder.credits
-    assert credit.values[credit.table.num_own :].abs().max() > 1e-3
+    assert credit.values[~credit.table.own].abs().max() > 1e-3
     module.model.zero_grad()
     total = torch.zeros(())
     for row in range(len(batch)):

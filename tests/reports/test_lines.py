@@ -22,7 +22,7 @@ def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_pa
     file = _write(tmp_path / "x.jsonl", first, older, damaged, b"\xff\xfe", "[]", "null", "", unordered, second, torn)
     (played,) = file.groups()
     assert [life.sibling for life in played.group.lifecycles] == [0, 1]
-    assert file.left_out == {"schema 0, not 3": 1, "torn or damaged": 6}
+    assert file.left_out == {"schema 0, not 4": 1, "torn or damaged": 6}
 
 
 def test_of_a_larger_file_whole_groups_are_read_and_a_pack_that_was_played_again_is_another_one(tmp_path):

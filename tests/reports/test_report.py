@@ -90,7 +90,7 @@ def test_lines_left_out_are_noted_with_their_number(tmp_path):
     older = json.dumps(json.loads(first) | {"schema": 99})
     path.write_text("\n".join([older, *rest, "{", "{"]))
     notes = _notes(tmp_path)
-    assert "train.jsonl: 1 line was left out, schema 99, not 3." in notes
+    assert "train.jsonl: 1 line was left out, schema 99, not 4." in notes
     assert "train.jsonl: 2 lines were left out, torn or damaged." in notes
     assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
 

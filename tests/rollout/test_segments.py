@@ -5,7 +5,7 @@ import random
 from msgspec import structs
 
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.types import Attempt, AttemptKind, StopReason
+from cod_lightning.types import StopReason
 from tests import records
 from tests.cases import each
 
@@ -39,9 +39,9 @@ def rows_by_hand(turns):
     return [(tokens, min(versions)) for tokens, versions in rows if tokens]
 
 
-def group_of(episodes, attempts=()):
+def group_of(episodes):
     group = records.group("p", [[True] * 3])
-    life = structs.replace(group.lifecycles[0], sibling=4, episodes=tuple(episodes), attempts=tuple(attempts))
+    life = structs.replace(group.lifecycles[0], sibling=4, episodes=tuple(episodes))
     return structs.replace(group, lifecycles=(life,))
 
 
@@ -75,20 +75,15 @@ def test_a_turn_that_was_never_answered_is_in_no_row():
 
 def test_attempts_with_the_context_come_after_the_lifecycle_s_own_rows_and_the_others_are_in_none():
     own = [records.solve(0, True, turns=[records.turn()]), records.update(0), records.solve(1, True)]
-    kinds = [AttemptKind.WITHOUT_CONTEXT, AttemptKind.SAME_CONTEXT, AttemptKind.SAME_CONTEXT]
-    beside = [
-        Attempt(kind=kind, episode=records.solve(1, True, turns=[records.turn(logprobs=(-0.5,) * n)]))
-        for n, kind in enumerate(kinds, start=1)
-    ]
-    rows = segments_of([group_of(own, beside)])
+    beside = [records.attempt(1, True, trained=n > 1, turns=[records.turn(logprobs=(-0.5,) * n)]) for n in (1, 2, 3)]
+    rows = segments_of([group_of(own + beside)])
     assert [(s.episode, sum(s.action_mask)) for s in rows] == [(0, 2), (4, 2), (5, 3)]
 
 
 def test_drift_is_counted_in_lifecycles_and_in_attempts():
     off = structs.replace(records.turn(logprobs=(-0.5,) * 3), prompt_digest=1)
     own = [records.solve(0, True, turns=[records.turn()]), records.update(0), records.solve(1, True)]
-    kinds = (AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT)
-    beside = [Attempt(kind=kind, episode=records.solve(1, True, turns=[off])) for kind in kinds]
+    beside = [records.attempt(1, True, trained=trained, turns=[off]) for trained in (True, False)]
     assert count_drift([group_of(own)]) == 0
-    assert count_drift([group_of(own, beside)]) == 6
+    assert count_drift([group_of(own + beside)]) == 6
     assert count_drift([group_of([records.solve(0, True, turns=[off])])]) == 3

@@ -15,8 +15,6 @@ from msgspec import structs
 from cod_lightning.errors import DataError
 from cod_lightning.rollout.transcript import dump, load, read, write
 from cod_lightning.types import (
-    Attempt,
-    AttemptKind,
     Episode,
     EpisodeKind,
     EpisodeStatus,
@@ -29,7 +27,7 @@ from cod_lightning.types import (
     Turn,
 )
 from tests.cases import each
-from tests.records import group, pack
+from tests.records import attempt, group, pack, with_attempts
 
 texts = st.text(max_size=20)
 ids = st.lists(st.integers(0, 200_000), max_size=6).map(tuple)
@@ -57,7 +55,7 @@ def turns(draw: st.DrawFn) -> Turn:
 
 
 @st.composite
-def episodes(draw: st.DrawFn, index: int) -> Episode:
+def episodes(draw: st.DrawFn, index: int, parent: int | None = None) -> Episode:
     status = draw(st.sampled_from(EpisodeStatus))
     missing = status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)
     return Episode(
@@ -76,6 +74,8 @@ def episodes(draw: st.DrawFn, index: int) -> Episode:
         weights=draw(
             st.none() | st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=2).map(tuple)
         ),
+        parent=parent,
+        trained=parent is None or draw(st.booleans()),
     )
 
 
@@ -91,10 +91,9 @@ def groups(draw: st.DrawFn) -> Group:
         Lifecycle(
             pack_id=pack_id,
             sibling=sibling,
-            episodes=tuple(draw(episodes(index)) for index in range(2 * num_tasks - 1)),
-            attempts=tuple(
-                Attempt(kind=draw(st.sampled_from(AttemptKind)), episode=draw(episodes(0)))
-                for _ in range(draw(st.integers(0, 2)))
+            episodes=(
+                *(draw(episodes(index)) for index in range(2 * num_tasks - 1)),
+                *(draw(episodes(0, 0)) for _ in range(draw(st.integers(0, 2)))),
             ),
         )
         for sibling in range(draw(st.integers(1, 3)))
@@ -163,15 +162,16 @@ def test_a_line_is_one_lifecycle_that_a_person_can_read_by_the_names_of_the_fiel
     write(tmp_path / "deep" / "train.jsonl", [group("p", [(True, False), (True, True)], context="left is up")], step=7)
     records = [json.loads(line) for line in (tmp_path / "deep" / "train.jsonl").read_text().splitlines()]
     heads = [(r["schema"], r["step"], r["pack"]["id"], r["sibling"]) for r in records]
-    assert heads == [(3, 7, "p", 0), (3, 7, "p", 1)]
+    assert heads == [(4, 7, "p", 0), (4, 7, "p", 1)]
     episode = records[0]["episodes"][2]
     assert (episode["kind"], episode["reward"], episode["context_before"]) == ("solve", 0.0, "left is up")
     made = group("p", [(True, False)], context="left is up")
-    (episode, *_) = json.loads(dump(made)[0])["episodes"]
-    assert episode.keys() - {"state_before", "state_after"} == set(Episode.__struct_fields__) - {
-        "state_before",
-        "state_after",
-    }
+    beside = with_attempts(made.lifecycles[0], attempt(1, True, trained=False))
+    (episode, *_, attempted) = json.loads(dump(structs.replace(made, lifecycles=(beside,)))[0])["episodes"]
+    states = {"state_before", "state_after"}
+    assert attempted.keys() - states == {*Episode.__struct_fields__} - states
+    assert episode.keys() == attempted.keys() - {"parent", "trained"}
+    assert (attempted["parent"], attempted["trained"]) == (2, False)
     assert all(one.keys() == {*Turn.__struct_fields__} - {"parts"} for one in episode["turns"])
 
 
@@ -198,7 +198,7 @@ def test_writing_appends_or_begins_anew(tmp_path: Path) -> None:
         (lambda line: line[:40], "JSONDecodeError"),
         (lambda line: line.replace('"reward"', '"rewrad"', 1), "rewrad"),
         (lambda line: line.replace('"solve"', '"slove"', 1), "slove"),
-        (lambda line: line.replace('"schema":3', '"schema":99'), "schema 99"),
+        (lambda line: line.replace('"schema":4', '"schema":99'), "schema 99"),
         (lambda line: line.replace('"action_ids":[0,1]', '"action_ids":[0]', 1), "differ in length"),
         (lambda line: line.replace('"sibling":0', '"sibling":"x"', 1), "invalid literal for int"),
         (lambda line: line.replace('"id":"q"', '"id":["q"]', 1), "an id is no text"),

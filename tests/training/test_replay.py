@@ -30,7 +30,7 @@ from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
-from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, stamped
@@ -443,8 +443,8 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
 def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_what_is_replayed():
     whole = played(4, 0)
     first = whole.lifecycles[0]
-    beside = Attempt(kind=AttemptKind.SAME_CONTEXT, episode=first.episodes[0])
-    groups = [structs.replace(whole, lifecycles=(structs.replace(first, attempts=(beside,)), *whole.lifecycles[1:]))]
+    beside = structs.replace(first.episodes[0], parent=0)
+    groups = [structs.replace(whole, lifecycles=(records.with_attempts(first, beside), *whole.lifecycles[1:]))]
     credit = credited(credit_table(groups), TaskCredit(), GroupMean())
     batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
     buffer = ReplayBuffer(answers(worth=lambda self, episode: 1.0), 5)

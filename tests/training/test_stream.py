@@ -12,7 +12,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import played, stream
 from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack, PlayedRollout
-from cod_lightning.types import Attempt, AttemptKind, Group, Lifecycle, Pack, Split
+from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table
@@ -43,18 +43,17 @@ def each_rank(monkeypatch, number):
     return call
 
 
-def solve(g, reward, length):
+def solve(g, reward, length, **more):
     turn = records.turn(new_ids=(1,) * length, action_ids=(g,), logprobs=(-0.5,), policy_version=1)
-    return records.episode(turns=(turn,), reward=reward)
+    return records.episode(turns=(turn,), reward=reward, **more)
 
 
 def group(g):
     """Two lifecycles of one episode; token, reward and attempts tell where they are from."""
 
     def life(k):
-        more = tuple(Attempt(kind=AttemptKind.SAME_CONTEXT, episode=solve(g, g + i / 10, 2)) for i in range(g % 3))
-        episodes = (solve(g, float(g), 1 + 5 * g % 7),)
-        return Lifecycle(pack_id=f"p{g}", sibling=k, episodes=episodes, attempts=more if k == 0 else ())
+        beside = (solve(g, g + i / 10, 2, parent=0) for i in range(g % 3) if k == 0)
+        return Lifecycle(pack_id=f"p{g}", sibling=k, episodes=(solve(g, float(g), 1 + 5 * g % 7), *beside))
 
     pack = Pack(id=f"p{g}", split=Split.TRAIN, world_seed=g, tasks=())
     return Group(pack=pack, lifecycles=(life(0), life(1)))

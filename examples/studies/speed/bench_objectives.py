@@ -183,7 +183,7 @@ class Machine:
 
 def num_tokens(groups: list[Group]) -> int:
     """Sampled, or new in prompts, attempts included."""
-    episodes = [one for group in groups for life in group.lifecycles for one in life.all_episodes]
+    episodes = [one for group in groups for life in group.lifecycles for one in life.episodes]
     return sum(len(turn.action_ids) + len(turn.new_ids) for one in episodes for turn in one.turns)
 
 
