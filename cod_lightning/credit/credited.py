@@ -273,6 +273,7 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
         own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
         later[entries] = entries[:, place]
     solves, updates = (table.kinds == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
+    updates &= later > torch.arange(len(table))  # of those after the last solve episode attempts measure nothing
     mean_of_others = (beside.total - rewards) / (beside.count - table.valid.double()).clamp_min(1)
     anchored = own[table.begun] / begun.count.clamp_min(1) * (rewards - mean_of_others)
     worth, known = context_worth(begun)
@@ -280,7 +281,7 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     """What attempts measure of each return."""
     instead = torch.where(solves, anchored, torch.where(updates, after * worth[later], 0.0))
     """What takes its place."""
-    measured = torch.where(solves, beside.attempts > 0, updates & known[later] & (later > torch.arange(len(table))))
+    measured = torch.where(solves, beside.attempts > 0, updates & known[later])
 
     rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)

@@ -31,7 +31,7 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
             continue
         lives[who] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
         row = rows[who] = summarise(lives[who])
-        failed = {e.error: (life, e) for life in reversed(lives[who]) for e in life.episodes if e.error}
+        failed = {e.error: (life, e) for life in reversed(lives[who]) for e in life.own if e.error}
         broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
         unread = (e for life in lives[who] for e in life.solves if e.status is EpisodeStatus.MALFORMED)
         for turn in [e.turns[-1] for e in islice(unread, 1) if e.turns]:
@@ -128,7 +128,7 @@ def _unknown(
         system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
         yield from unlisted(f"{type(mechanism).__name__}.prepare shows", system)
     for player, of_player in lives.items():
-        for episode in (episode for life in of_player for episode in life.episodes):
+        for episode in (episode for life in of_player for episode in life.own):
             solving = episode.kind is EpisodeKind.SOLVE
             noted = set(episode.context_before.split())
             texts = [(f"{player} play {'answers' if solving else 'notes'}", one.response) for one in episode.turns]
@@ -143,7 +143,7 @@ def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecy
     """Where a first task shows before any answer what the oracle notes, and packs of other notes, which rules may list, do not."""
     found: list[tuple[str, str, str, str]] = []
     for pack, life in zip(packs, lives, strict=False):
-        note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
+        note = next((e.context_after for e in life.own if e.kind is EpisodeKind.UPDATE and e.context_after), "")
         own, shown = first_task(world, pack)
         found += [("rules", pack.id, note, own.rules), ("reset", pack.id, note, shown)]
     for method, name, note, text in found:

@@ -74,7 +74,7 @@ def _joined(parts: Sequence[Lifecycle], pack: Pack, steps: Sequence[OutlineStep]
     """The lifecycles of a pack's parts as one through the whole pack."""
     played, first = dict[tuple[EpisodeKind, int], Episode](), 0
     for life in parts:
-        for episode in life.episodes:
+        for episode in life.own:
             position = first + episode.position
             played[episode.kind, position] = structs.replace(episode, position=position)
         first += len(life.solves)
@@ -100,7 +100,7 @@ def replying_sampler(reply: Callable[[Sequence[Message], random.Random], str], s
 def summarise(lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> ReferenceRow:
     """Means by position with intervals over what the lifecycles' packs hide."""
     outcomes = Outcomes.of(lifecycles, rules)
-    solves = [e for life in lifecycles for e in life.episodes if e.kind is EpisodeKind.SOLVE]
+    solves = [e for life in lifecycles for e in life.solves]
     return ReferenceRow(
         reward=position_estimates(outcomes.rewards, rules=rules),
         success=position_estimates(outcomes.success, rules=rules, limits=SHARE),

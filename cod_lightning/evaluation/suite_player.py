@@ -91,7 +91,7 @@ def play(
     monitor.begin(condition.label, len(own), suite.pack_size or 0)
     lives = []
     for life in play_reference(setting.env, own, control.player, *how, blanked=control.blanked):
-        for episode in life.episodes:
+        for episode in life.own:
             monitor.episode(episode)
         monitor.lifecycle(life)
         lives.append(life)

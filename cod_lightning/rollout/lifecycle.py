@@ -144,8 +144,10 @@ class Life:
             raise _broken(self.setting.program, "a program that pays an episode of its own lifecycle, and once")
         if id(episode) not in index:  # which a control leaves out
             return
-        pairs = zip(came_of, weights, strict=bool(weights))
-        own = {index[id(episode)]: 1.0} | {index[id(one)]: float(of) for one, of in pairs if id(one) in index}
+        own = {index[id(episode)]: 1.0}
+        for one, weight in zip(came_of, weights, strict=bool(weights)):
+            if id(one) in index:
+                own[index[id(one)]] = own.get(index[id(one)], 0.0) + float(weight)
         paid = structs.replace(episode, weights=tuple(own.items()))
         parts = {name: float(value) for name, value in parts.items()}
         lost = next((one for one in came_of if one.reward is None), None)

@@ -266,6 +266,14 @@ def test_an_update_after_the_last_task_is_not_measured_by_attempts_that_were_mad
     assert (found[..., 1] - alone[..., 1]).abs().min() > 0
 
 
+def test_a_sibling_s_update_after_its_last_task_has_nothing_that_attempts_measure_whatever_the_rule_weighs():
+    facts = [(0, 0, None, 0, 0, 0.0), (0, 1, None, 1, 0, 0.0), (0, 2, None, 0, 1, 1.0), (0, 3, 2, 0, 1, 0.25)]
+    facts += [(1, 0, None, 0, 0, 1.0), (1, 1, None, 1, 0, 0.0)]
+    table = episode_table([[EpisodeFacts(k, e, parent, parent is None, *of, 1) for k, e, parent, *of in facts]])
+    found = credited_entries(table, TrajectoryCredit(), GroupMean())
+    assert float(found.values[table.numbers[0, 0, 1]]) == pytest.approx((1.0 - 1.0) - mean([0.0, 1.0]) + 1.0 - 0.25)
+
+
 class ByName:
     """Advantages of a pack's episodes and attempts, which a program may have named, as loops over them."""
 

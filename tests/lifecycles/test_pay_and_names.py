@@ -115,3 +115,22 @@ def test_a_program_may_credit_an_episode_with_some_later_rewards_alone(rule):
             assert float(found.values[entry]) == pytest.approx(text.reward + 0.5 * solved.reward, abs=1e-6)
             rewards.add(solved.reward)
     assert len(rewards) > 1
+
+
+@dataclass(frozen=True)
+class PaysAgain(Program):
+    """Each task counts in its own return once more, and twice in that of the text before it."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            written = (await agent.ask(task, Ask(" w5"))).episode
+            solved = await agent.solve(task)
+            agent.pay(written, [solved, solved], [0.5, 0.25])
+            agent.pay(solved, [solved], [0.5])
+
+
+def test_weights_of_one_reward_add_up_and_that_of_an_episode_s_own_to_its_1():
+    groups = live(program=PaysAgain())
+    for life in (life for group in groups for life in group.lifecycles):
+        for e in range(0, len(life.episodes), 2):
+            assert [one.weights for one in life.episodes[e : e + 2]] == [((e, 1.0), (e + 1, 0.75)), ((e + 1, 1.5),)]
