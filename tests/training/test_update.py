@@ -80,10 +80,16 @@ def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(
     assert not found.marked[others].any()
 
 
-def test_marked_rows_are_taken():
+def test_episodes_with_marked_tokens_are_taken():
     x, values = batch(), advantages() * 0
     found = plan(x, values, KLCov(penalised_fraction=0.02))
-    assert found.rows.tolist() == found.marked.any(1).nonzero().flatten().tolist()
+    assert found.rows.tolist() == torch.isin(x.episode, x.episode[found.marked.any(1)]).nonzero().flatten().tolist()
+
+
+def test_where_tokens_have_advantages_of_their_own_an_episode_is_taken_with_all_of_its_rows():
+    x = batch()
+    by_token = x.action_mask.float() * (torch.arange(len(x)) == 1)[:, None]
+    assert plan(replace(x, by_token=by_token), advantages()).rows.tolist() == [0, 1]
 
 
 def test_a_row_without_actions_is_no_episode():
