@@ -57,10 +57,8 @@ def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[
     screen.print(Text(title, style="bold"))
     for one in verdicts:
         table = Table.grid(padding=(0, 1))
-        mark = (
-            Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
-        )
-        table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
+        mark = ("broken", "red") if one.broken else ("look  ", "yellow") if one.look else ("ok    ", "green")
+        table.add_row(Text(*mark), Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
         for example in one.broken:
             table.add_row("", Text(example, style="red"))
         screen.print(table)

@@ -54,40 +54,32 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _log(store: ContextStore, console: Console) -> None:
-    version, task, reward = (Column(name, justify="right") for name in ("version", "after task", "its reward"))
-    table = Table(version, "written", task, reward, "reason", "first line", box=None, pad_edge=False)
-    for column in table.columns[:-1]:
-        column.no_wrap = True
+    heads = ("version", "written", "after task", "its reward", "reason")
+    columns = [
+        Column(head, no_wrap=True, justify="left" if head in ("written", "reason") else "right") for head in heads
+    ]
+    table = Table(*columns, "first line", box=None, pad_edge=False)
     for version in store.versions():
-        lines = version.text.strip().splitlines() or ["(empty)"]
-        table.add_row(
-            str(version.version),
-            _time(version.created),
-            "" if version.position is None else str(version.position),
-            "" if version.reward is None else f"{version.reward:.3f}",
-            version.reason,
-            lines[0][:60],
-        )
+        try:
+            written = time.strftime("%Y-%m-%d %H:%M", time.localtime(version.created))
+        except (ValueError, OverflowError, OSError):  # what no calendar has
+            written = "?"
+        position = "" if version.position is None else str(version.position)
+        reward = "" if version.reward is None else f"{version.reward:.3f}"
+        first = (version.text.strip().splitlines() or ["(empty)"])[0][:60]
+        table.add_row(str(version.version), written, position, reward, version.reason, first)
     console.print(table)
-
-
-def _time(seconds: float) -> str:
-    """For readers; a question mark for what no calendar has."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-    except (ValueError, OverflowError, OSError):
-        return "?"
 
 
 def _diff(store: ContextStore, options: Any, console: Console) -> None:
     new = store.current() if options.new is None else store.version(options.new)
     old = store.version(max(0, new.version - 1) if options.old is None else options.old)
     console.print(f"from version {old.version} to version {new.version}:")
-    for change in (changes := entry_changes(old.text, new.text)):
-        if change.kind is ChangeKind.KEPT:
-            console.print(f"  {change.before}", soft_wrap=True)
-            continue
-        for mark, text, colour in (("-", change.before, "red"), ("+", change.after, "green")):
+    changes = entry_changes(old.text, new.text)
+    for change in changes:
+        kept = change.kind is ChangeKind.KEPT
+        lines = [(" ", change.before, None)] if kept else [("-", change.before, "red"), ("+", change.after, "green")]
+        for mark, text, colour in lines:
             if text:
                 console.print(f"{mark} {text}", style=colour, soft_wrap=True)
     if all(change.kind is ChangeKind.KEPT for change in changes):

@@ -30,9 +30,6 @@ from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 
-_COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
-
-
 _OPTIONS: Options = SAMPLED | {
     "state": (str, ..., "Folder of the agent; made if need be."),
     "num_tasks": (Natural, 10, "Tasks to solve now."),
@@ -49,16 +46,16 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--state", options.state, "a folder of an agent, not of a run", "Name another.")
     _check_lasting(cli.datamodule.env)
     model = model_of(cli, options.ckpt_path)
-    setting, console = setting_of(cli, model), Screen()
-    with locked(Path(options.state), "--state", "deploy"):
-        return _live(cli, options, setting, console, _identity(cli, options, model))
-
-
-def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: dict[str, str]) -> int:
-    """Solve as many tasks as were asked for; the exit code."""
-    store = ContextStore(options.state)
-    try:
+    setting, identity = setting_of(cli, model), _identity(cli, model)
+    with locked(Path(options.state), "--state", "deploy"), closing(ContextStore(options.state)) as store:
         store.claim(identity, new_policy=options.accept_changes)
+        return _live(cli, setting, store)
+
+
+def _live(cli: Any, setting: Setting, store: ContextStore) -> int:
+    """Solve as many tasks as were asked for; the exit code."""
+    options, console = cli.config, Screen()
+    try:
         agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = done + options.num_tasks
@@ -76,7 +73,6 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
         console.print(f"\nStopped; {store.num_solved()} tasks are kept in {store.path}")
         return 130
     finally:
-        store.close()
         if report := cli.datamodule.engine.report():
             console.print(report)
     return 0
@@ -108,13 +104,13 @@ def _check_lasting(env: TextEnv) -> None:
         _check_lasting(world)
 
 
-def _identity(cli: Any, options: Any, model: PreTrainedModel) -> dict[str, str]:
+def _identity(cli: Any, model: PreTrainedModel) -> dict[str, str]:
     """What must not change under an agent: its world, its stream of tasks, the form of its context, its policy."""
     policy, data = cli.model.policy, cli.config.data
     weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")
     return {
         "world": cli.datamodule.env.name,
-        "stream": f"test/{options.stream}",
+        "stream": f"test/{cli.config.stream}",
         "context": yaml.safe_dump(data.context.as_dict(), default_flow_style=True).strip(),
         "policy": f"{type(policy).__name__} with {weights}",
     }
@@ -129,8 +125,8 @@ def _print_episode(console: Console, store: ContextStore, episode: Episode) -> N
     if episode.kind is EpisodeKind.WRITE:
         return
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
-    colour = _COLOURS.get(episode.status, "green" if episode.success else "red")
-    came = (f"reward {reward}, {episode.status}", colour)
+    cut = episode.status in (EpisodeStatus.MALFORMED, EpisodeStatus.TRUNCATED)
+    came = (f"reward {reward}, {episode.status}", "yellow" if cut else "green" if episode.success else "red")
     console.print(Text.assemble(f"task {episode.position}: ", came, f", {len(episode.turns)} turns"))
 
 

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cod_lightning.commands.parser import TRUST, parser_of, program
+from cod_lightning.commands.train import OF_A_RUN, built, model_of
+from cod_lightning.diagnosis.cause import Finding
+from cod_lightning.diagnosis.causes import CAUSES, causes_of, late_notes
+from cod_lightning.diagnosis.evidence import Evidence, read_evidence
+from cod_lightning.diagnosis.notes import of_notes
 from cod_lightning.errors import CodLightningError
-
-if TYPE_CHECKING:
-    from cod_lightning.diagnosis.causes import Finding
-    from cod_lightning.diagnosis.evidence import Evidence
+from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.run import read_settings
 
 
 def run(argv: Sequence[str]) -> int:
@@ -22,9 +24,6 @@ def run(argv: Sequence[str]) -> int:
     parser = parser_of("doctor", about, {"trust": TRUST})
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
-
-    from cod_lightning.diagnosis.causes import CAUSES
-
     evidence, findings, notes = examined(options.run, trust=options.trust)
     num, page = len(evidence.groups), (options.run / "report.html").resolve().as_uri()
     print(
@@ -44,22 +43,14 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], list[str]]":
+def examined(folder: Path, *, trust: bool) -> tuple[Evidence, list[Finding], list[str]]:
     """What the run recorded, what ails it, and notes on what was not looked at."""
-    from cod_lightning.diagnosis.causes import causes_of, late_notes
-    from cod_lightning.diagnosis.evidence import read_evidence
-    from cod_lightning.diagnosis.notes import of_notes
-    from cod_lightning.reports.curves import read_metrics
-    from cod_lightning.reports.run import read_settings
-
     evidence, last = read_evidence(folder), folder / "checkpoints" / "last.ckpt"
     written, notes = late_notes(evidence), [*read_settings(folder)[1], *read_metrics(folder)[1]]
     if written and not last.exists():
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:
         try:
-            from cod_lightning.commands.train import OF_A_RUN, built, model_of
-
             cli = built("doctor", OF_A_RUN, ["--ckpt_path", str(last), *(["--trust"] if trust else [])])
             evidence = replace(evidence, dependence=of_notes(model_of(cli, str(last)), written))
         except CodLightningError as error:
@@ -67,7 +58,6 @@ def examined(folder: Path, *, trust: bool) -> "tuple[Evidence, list[Finding], li
         except SystemExit as refused:  # by the parser, which has printed why
             if refused.code != 2:
                 raise
-            notes.append(
-                "Whether notes depend on what was seen was not looked at: config.yaml is refused, as said above."
-            )
+            said = "config.yaml is refused, as said above."
+            notes.append(f"Whether notes depend on what was seen was not looked at: {said}")
     return evidence, causes_of(evidence), notes

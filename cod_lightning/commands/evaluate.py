@@ -15,14 +15,10 @@ from cod_lightning.terminal import Screen
 
 
 def evaluate(cli: Any, *, trained_done: bool) -> None:
-    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references, by
-    `data.baseline` and, where there was one, with the warm start's weights; print the table, and write the report.
+    """Play every suite with the trained weights (unless that is done; then with each further checkpoint's), by the world's
+    references, by `data.baseline` and, where there was one, with the warm start's weights; print the table, and write the report.
 
-    All ranks play; rank 0 writes and prints.
-
-    Args:
-        cli: The `TrainCLI`.
-        trained_done: Whether the trained weights have been played.
+    All ranks play; rank 0 writes and prints. `cli` is the `TrainCLI`.
     """
     trainer, module, data = cli.trainer, cli.model, cli.datamodule
     if data.suites:

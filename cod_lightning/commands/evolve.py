@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 
 _FILE = "evolution.json"
-
-
 _OPTIONS: Options = SAMPLED | {
     "out": (str, ..., "Folder of the results; made if need be."),
     "rounds": (Natural, 10, "Rewrites that are tried."),
@@ -45,17 +44,15 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("data.context", name, expected, "Choose context=HintContext.")
     setting = setting_of(cli, model_of(cli, options.ckpt_path))
 
-    def packs(split: Split, first: int, number: int) -> list[Pack]:
-        indices = range(first, first + number)
+    def packs(split: Split, number: int, index: int = 0) -> list[Pack]:
+        indices = range(index * number, (index + 1) * number)
         return [data.env.sample_pack(split=split, index=i, num_tasks=data.pack_size, seed=data.seed) for i in indices]
-
-    def drawn(index: int) -> list[Pack]:
-        return packs(Split.TRAIN, index * options.round_packs, options.round_packs)
 
     remedy = f"{folder / _FILE} has the rounds that are over"
     watched = Watchdog(setting.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)
     with locked(folder, "--out", "evolve"), watched:
-        evolution = Evolution(setting, packs(Split.VALIDATION, 0, options.num_packs), drawn, data.seed)
+        drawn = partial(packs, Split.TRAIN, options.round_packs)
+        evolution = Evolution(setting, packs(Split.VALIDATION, options.num_packs), drawn, data.seed)
         console.print(f"{_mean(evolution)} with nothing to begin with")
         rounds: list[Round] = []
         _write(folder, cli, evolution, rounds)
@@ -81,14 +78,18 @@ def _mean(evolution: Evolution) -> str:
 
 def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]) -> None:
     """The best one's state, the config by which any command begins with it, and last, as a sign of both, the rest."""
-    candidates = [
-        {"text": one.text, "parent": one.parent, "mean_reward": _known(one.mean), "rewards": [*map(_known, one.scores)]}
-        for one in evolution.candidates
-    ]
     record = {
         "best": evolution.candidates.index(evolution.best),
         "num_lifecycles": evolution.num_lifecycles,
-        "candidates": candidates,
+        "candidates": [
+            {
+                "text": one.text,
+                "parent": one.parent,
+                "mean_reward": _known(one.mean),
+                "rewards": [*map(_known, one.scores)],
+            }
+            for one in evolution.candidates
+        ],
         "rounds": [{**asdict(one), "before": _known(one.before), "after": _known(one.after)} for one in rounds],
     }
     state = folder / "best.json"

@@ -1,11 +1,9 @@
 """`export`: a trained policy as a Hugging Face folder, with a model card of what was measured and what was not."""
 
-import os
 import platform
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -29,13 +27,10 @@ from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
 from cod_lightning.types import Split, text_of
 
-RUN_CONFIG = "run_config.yaml"
 _Precision = Literal["float32", "bfloat16", "float16"]
 _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
-
-
 _OPTIONS: Options = OF_A_RUN | {
     "out": (str, ..., "Folder to write, which is new or empty."),
     "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
@@ -44,22 +39,27 @@ _OPTIONS: Options = OF_A_RUN | {
 
 
 def run(argv: Sequence[str]) -> int:
-    """Load, write, put in place."""
+    """Load, write into a folder beside, put that in place."""
     cli = built("export", _OPTIONS, argv)
-    options, policy, data = cli.config, cli.model.policy, cli.datamodule
+    options, out = cli.config, Path(cli.config.out).resolve()
     if options.ckpt_path is None:
         raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
-    if options.adapter and not isinstance(policy, LoRAPolicy):
+    if options.adapter and not isinstance(cli.model.policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ConfigError("--out", out, "a new or empty folder", "Name another one.")
+    check_folder(out.parent, "--out")
     checkpoint = read_checkpoint(options.ckpt_path)
-    with new_folder(Path(options.out)) as folder:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
+        (folder := Path(beside, "policy")).mkdir()
         model, done = _trained(cli, checkpoint)
-        _save(model, data, folder, adapter=options.adapter)
+        _save(model, cli.datamodule, folder, adapter=options.adapter)
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
-        (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        facts = _facts(cli, checkpoint, model)
-        (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
+        (folder / "run_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        (folder / "README.md").write_text(card.render(_facts(cli, checkpoint, model)), encoding="utf-8")
+        folder.replace(out)
     print(f"wrote {options.out}{done}")
     print(f"Push it: hf upload OWNER/NAME {options.out} --private", file=sys.stderr)
     return 0
@@ -87,22 +87,6 @@ def _trained(cli: Any, checkpoint: Checkpoint) -> tuple[PreTrainedModel, str]:
     name = str(chosen).removeprefix("torch.")
     how = f"its 4-bit base, dequantised, in {name}" if four_bit else policy.base.name
     return merged(model, chosen).eval(), f": the adapter merged into {how}"
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder beside `out`, which becomes it at the end and is removed where something is raised."""
-    out = out.resolve()
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError("--out", out, "a new or empty folder", "Name another one.")
-    check_folder(out.parent, "--out")
-    draft = out.with_name(f".{out.name}.{os.getpid()}.part")
-    draft.mkdir(parents=True)
-    try:
-        yield draft
-        draft.replace(out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adapter: bool) -> None:
@@ -135,6 +119,8 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
     observation = text_of(begun)
     system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
     evaluation = None if root is None else root / "evaluation.json"
+    kept = (checkpoint.content.get("run_config") or {}).get("config") or {}  # whatever this command was asked with
+    parts = {part: {**cli.asked[part], **kept.get(part, {})} for part in ("model", "data", "trainer")}
     versions = {"cod_lightning": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
     return card.Facts(
         name=Path(cli.config.out).resolve().name,
@@ -143,7 +129,7 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         updates=checkpoint.global_step,
         learnt=checkpoint.content.get("cod_lightning", {}).get("num_moved", 1) > 0,
         written=_time(checkpoint.path),
-        config=_trained_with(checkpoint, cli.asked),
+        config=cli.asked | kept | parts,
         world=data.env.name,
         num_parameters=model.num_parameters(),
         dtype=str(model.dtype).removeprefix("torch."),
@@ -154,13 +140,6 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         written_by=checkpoint.versions,
         exported_by={**versions, "python": platform.python_version()},
     )
-
-
-def _trained_with(checkpoint: Checkpoint, asked: dict[str, Any]) -> dict[str, Any]:
-    """The config that the checkpoint holds, whatever this command was asked with; that one where it holds none."""
-    kept = (checkpoint.content.get("run_config") or {}).get("config") or {}
-    parts = {part: {**asked[part], **kept.get(part, {})} for part in ("model", "data", "trainer")}
-    return asked | kept | parts
 
 
 def _time(path: Path) -> datetime:

@@ -11,8 +11,9 @@ from rich.table import Column, Table
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
-from cod_lightning.models import LoRAPolicy, PretrainedPolicy
+from cod_lightning.models import LoRAPolicy
 from cod_lightning.models.memory_plan import ALWAYS, GIB, MemoryPlan, base_bytes, plan_memory
 from cod_lightning.models.sizes import ModelSizes, RunSizes, sizes_of
 from cod_lightning.modules import GRPOModule
@@ -34,10 +35,11 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     """
     policy: Any = module.policy
     available, device, on_gpu = _device(trainer, gpu_gb)
-    model = policy.skeleton()
-    adapter = isinstance(policy, LoRAPolicy)
-    sizes = sizes_of(model, policy.rank, policy.targets) if adapter else sizes_of(model)
-    engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
+    adapter, decodes_here = isinstance(policy, LoRAPolicy), isinstance(data.engine, TransformersEngine)
+    sizes = sizes_of(policy.skeleton(), *((policy.rank, policy.targets) if adapter else ()))
+    engine, precision = data.engine, str(trainer.precision or "32-true")
+    strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
+    shards = num_processes(trainer) if "modelparallel" in strategy else 1  # DDP's processes each hold all
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
     longest = policy.window
     if data.has_chat:
@@ -63,9 +65,9 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         longest_row=longest,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
-        engine_copies_base=_decodes_here(engine) and not adapter,
+        engine_copies_base=decodes_here and not adapter,
         engine_sleeps=engine.sleeps and on_gpu,
-        **_cached(data, trainer, longest),
+        **(_cached(data, trainer, longest) if decodes_here else {}),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
         on_gpu=on_gpu,
@@ -77,8 +79,6 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
 def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:
     """Tokens whose keys and values an engine in this process keeps, by the dialogues that there can be at a time."""
     engine: Any = data.engine
-    if not _decodes_here(engine):
-        return {}
     ranks, held_out = num_processes(trainer), data.program.held_out.num_attempts
     training = max(data.packs_per_rollout * data.group_size * data.program.num_attempts, data.val_packs * held_out)
     at_end = max([training, *(suite.num_packs * held_out for suite in data.suites)])
@@ -87,15 +87,6 @@ def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, in
         "num_cached_at_end": longest * min(engine.max_dialogues, math.ceil(at_end / ranks)),
         "prefill_tokens": min(engine.prefill_tokens, longest * math.ceil(training / ranks)),
     }
-
-
-def _decodes_here(engine: Any) -> bool:
-    """Whether it has a copy of the model, and its cache, in this process."""
-    from cod_lightning.engines.transformers import (
-        TransformersEngine,  # where a plan is asked for, not by every training
-    )
-
-    return isinstance(engine, TransformersEngine)
 
 
 def _engine_bytes(
@@ -128,26 +119,18 @@ def show(plan: MemoryPlan, module: Any, trainer: Any, console: Console) -> None:
     policy: Any = module.policy
     half = policy.dtype == torch.bfloat16 or str(trainer.precision) == "bf16-true"
     if half and not policy.adapter_rank and module.optimizer_name != "adamw_stochastic" and module.lr < _KEPT_LR:
-        console.print(
-            f"With model.optimizer={module.optimizer_name} most of an update at model.lr={module.lr:g} is lost when a bfloat16 "
-            "weight is rounded to the nearest: set model.optimizer to adamw_stochastic, or model.policy.dtype to float32.",
-            soft_wrap=True,
-        )
+        lost = f"With model.optimizer={module.optimizer_name} most of an update at model.lr={module.lr:g} is lost when a bfloat16"
+        remedy = "set model.optimizer to adamw_stochastic, or model.policy.dtype to float32."
+        console.print(f"{lost} weight is rounded to the nearest: {remedy}", soft_wrap=True)
 
 
-def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
-    """At the start of `fit`: show the plan of a real checkpoint, and refuse what cannot be; None for other policies."""
-    if not (isinstance(module.policy, PretrainedPolicy) and module.policy.path):
-        return None
+def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan:
+    """At the start of `fit`: show the plan of a real checkpoint, and refuse what cannot be."""
     plan = plan_of(module, data, trainer)
     if plan.impossible:
-        raise ConfigError(
-            "model.policy",
-            module.policy.path,
-            f"weights, gradients and moments within {plan.available / GIB:.1f} GiB ({plan.device}); they take "
-            f"{plan.least / GIB:.1f}",
-            " ".join(plan.advice()),
-        )
+        within = f"weights, gradients and moments within {plan.available / GIB:.1f} GiB ({plan.device})"
+        expected = f"{within}; they take {plan.least / GIB:.1f}"
+        raise ConfigError("model.policy", module.policy.path, expected, " ".join(plan.advice()))
     data.check_with(module.policy)
     plan = plan_of(module, data, trainer)
     show(plan, module, trainer, Screen())
@@ -168,9 +151,3 @@ def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:
         properties = torch.cuda.get_device_properties(0)
         return float(properties.total_memory), properties.name, True
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), "this machine's RAM", False
-
-
-def num_shards(trainer: Any) -> int:
-    """Processes that share the weights; DDP's each hold all."""
-    strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
-    return num_processes(trainer) if "modelparallel" in strategy else 1

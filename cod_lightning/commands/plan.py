@@ -59,15 +59,13 @@ def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: in
     task_s = pace.sampled_tokens_per_task / pace.sampled_tokens_per_s
     rollout_s = tasks * task_s
     training_s = data.passes_per_rollout * tasks * pace.trained_tokens_per_task / pace.trained_tokens_per_s
-    ahead = data.max_staleness > 0
-    step_s = max(rollout_s, training_s) if ahead else rollout_s + training_s
+    both, joined = (max, "beside") if data.max_staleness else (sum, "and")
     validation_s = data.val_packs * data.pack_size * task_s
     end_s = task_s * sum(suite.num_packs * (suite.pack_size or data.pack_size) for suite, _ in data.test_conditions())
-    total_s = num_rollouts * step_s + num_validations * validation_s + end_s
+    total_s = num_rollouts * both((rollout_s, training_s)) + num_validations * validation_s + end_s
     return (
-        f"Time: {total_s / 3600:.1f} h. {num_rollouts:,} times a rollout of {rollout_s:.0f} s "
-        f"{'beside' if ahead else 'and'} training of {training_s:.0f} s; "
-        f"{num_validations} validations of {validation_s:.0f} s; {end_s / 60:.0f} min for suites at the end."
+        f"Time: {total_s / 3600:.1f} h. {num_rollouts:,} times a rollout of {rollout_s:.0f} s {joined} training of "
+        f"{training_s:.0f} s; {num_validations} validations of {validation_s:.0f} s; {end_s / 60:.0f} min for suites at the end."
     )
 
 
@@ -77,9 +75,8 @@ def run(argv: Sequence[str]) -> int:
     policy = cli.model.policy
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
-        raise ConfigError(
-            "model.policy", type(policy).__name__, expected, "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
-        )
+        remedy = "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
+        raise ConfigError("model.policy", type(policy).__name__, expected, remedy)
     screen = Screen()
     try:
         cli.datamodule.check_with(policy, elsewhere=True)

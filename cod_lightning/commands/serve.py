@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,8 +29,6 @@ _LOOK_S = 1.0
 _MOST_STARTS = 5
 """Of one server within `_WITHIN_S`."""
 _WITHIN_S = 600.0
-
-
 _OPTIONS: Options = {
     "host": (str, "127.0.0.1", "Address to listen at; 0.0.0.0: all of this machine's."),
     "port": (int, 8000, "Of the first server; the others have those that follow."),
@@ -46,23 +45,18 @@ def run(argv: Sequence[str]) -> int:
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)
     signal.signal(signal.SIGTERM, _stop)
-    folder = None
-    try:
-        folder, model = _model(policy, engine, cli)
+    with ExitStack() as held:
+        model = _model(policy, engine, cli, held)
         engine.local, engine.log_folder = replace(engine.local, devices=_devices(options)), Path(options.logs)
+        served = (model, asked_of(policy), policy.window, key)
         servers = [
-            engine.local_server(
-                i, model, asked_of(policy), policy.window, key, host=options.host, port=options.port + i
-            )
+            engine.local_server(i, *served, host=options.host, port=options.port + i)
             for i in range(options.num_servers)
         ]
         start_all(servers)
         for server in servers:
             print(f"serving {policy.window} tokens at {server.url}", flush=True)
-        _watch(servers, lambda: os.getppid() == parent)
-    finally:
-        if folder is not None:
-            folder.close()
+        _watch(servers, parent)
     return 0
 
 
@@ -88,16 +82,15 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     return key
 
 
-def _model(policy: Any, engine: VLLMServerEngine, cli: Any) -> tuple[WeightFolder | None, Path | str]:
-    """What a server is started from: the policy's own folder or name, or else a folder that is written for it."""
+def _model(policy: Any, engine: VLLMServerEngine, cli: Any, held: ExitStack) -> Path | str:
+    """What a server is started from: the policy's own folder or name, or else a folder written for it, until `held` ends."""
     if isinstance(policy, PretrainedPolicy) and not policy.four_bit:
-        return None, checkpoint_folder(policy.path, "model.policy.path")
-    data = cli.datamodule
-    model = policy.model(policy.tokenizer(data.words_for(policy)))
-    folder = WeightFolder()
+        return checkpoint_folder(policy.path, "model.policy.path")
+    model = policy.model(policy.tokenizer(cli.datamodule.words_for(policy)))
+    folder = held.enter_context(closing(WeightFolder()))
     if isinstance(policy, LoRAPolicy):
-        return folder, folder.write_base(model, four_bit=not engine.dequantise)
-    return folder, folder.write(model, model.state_dict().items(), "start")
+        return folder.write_base(model, four_bit=not engine.dequantise)
+    return folder.write(model, model.state_dict().items(), "start")
 
 
 def _devices(options: Any) -> tuple[str, ...]:
@@ -107,26 +100,26 @@ def _devices(options: Any) -> tuple[str, ...]:
     return tuple(",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers))
 
 
-def _watch(servers: Sequence[Server], needed: Callable[[], bool]) -> None:
-    """Start again what has died; a training brings it the weights. Raises `EngineFailure` for one that dies again and again."""
-    starts: dict[str, list[float]] = {server.url: [] for server in servers}
+def _watch(servers: Sequence[Server], parent: int) -> None:
+    """Start again what has died, while the parent lives; a training brings it the weights. Raises `EngineFailure` for one that dies
+    again and again."""
+    processes: list[Any] = [server.process for server in servers]
+    starts: list[list[float]] = [[] for _ in servers]
     try:
-        while needed():
-            for server in servers:
-                assert server.process is not None
-                if server.process.alive:
+        while os.getppid() == parent:
+            for process, at in zip(processes, starts, strict=True):
+                if process.alive:
                     continue
-                now, at = time.monotonic(), starts[server.url]
+                now = time.monotonic()
                 at[:] = [*(one for one in at if now - one < _WITHIN_S), now]
                 if len(at) > _MOST_STARTS:
-                    raise server.process.died()
-                print(f"{server.process.died()}; it is started again", file=sys.stderr, flush=True)
-                server.process.start()
+                    raise process.died()
+                print(f"{process.died()}; it is started again", file=sys.stderr, flush=True)
+                process.start()
             time.sleep(_LOOK_S)
     finally:
-        for server in servers:
-            assert server.process is not None
-            server.process.stop()
+        for process in processes:
+            process.stop()
 
 
 def _stop(number: int, frame: Any) -> NoReturn:

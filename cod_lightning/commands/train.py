@@ -83,9 +83,10 @@ class TrainCLI(CodCLI):
         if self.action == "fit":
             self.check_fit()
             policy.check_machine()
-            from cod_lightning.commands import memory
+            if hasattr(policy, "skeleton") and policy.path:  # a real checkpoint
+                from cod_lightning.commands import memory
 
-            self.memory_plan = memory.announce(self.model, data, self.config.trainer)
+                self.memory_plan = memory.announce(self.model, data, self.config.trainer)
         else:
             self.check_checkpoints(checkpoints)
         if self.action is not None:
@@ -203,11 +204,12 @@ class TrainCLI(CodCLI):
                 "The weights are those that the run began with. Easier settings, a warm start or a larger data.group_size make "
                 "rewards differ."
             )
-        from cod_lightning.commands import memory
         from cod_lightning.commands.evaluate import evaluate
 
         if self.memory_plan is not None:
-            print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
+            from cod_lightning.commands.memory import measured_peak
+
+            print(f"Memory: at most {measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         evaluate(self, trained_done=False)
         if not self.trainer.is_global_zero:
             return

@@ -24,7 +24,7 @@ def test_naming_one_engine_imports_no_other_and_scripted_play_needs_no_torch():
 
 
 def test_a_training_imports_engines_and_memories_as_they_are_chosen():
-    imports = "import sys, cod_lightning.commands.fit, cod_lightning.commands.memory; "
+    imports = "import sys, cod_lightning.commands.fit, cod_lightning.commands.train; "
     imports += "from cod_lightning.datamodules import RolloutDataModule; from cod_lightning.modules import GRPOModule; "
     imports += "from cod_lightning.callbacks import Evaluation, Notes, Progress, Throughput, Transcripts, WeightSync"
     looked_at = f"{imports}; print(*sys.modules, sep='\\n')"
