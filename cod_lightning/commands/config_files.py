@@ -81,11 +81,7 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             values.append((key, [one.strip() for one in listed.split(",")] if isinstance(listed, str) else listed))
         else:
             others.append(f"--{key}={value}")
-    content, axes = _read_configs(paths, choices, own)
-    content = _with_values(content, values)
-    data = content.get("data")
-    if isinstance(data, dict) and isinstance(data.get("suites"), list):
-        content["data"] = {**data, "suites": inline(data["suites"])}
+    content, axes = _merged(paths, choices, values, own)
     if content.get("ckpt_path") is None:
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
     import_named(f"{' '.join(argv)} {content}")
@@ -94,6 +90,32 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
         path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
         others = ["--config", str(path), *others]
     return Expanded(others, names, axes)
+
+
+def _merged(
+    paths: Sequence[Path], choices: Sequence[str], values: Sequence[tuple[str, Any]], own: Mapping[str, Any] | None
+) -> tuple[Any, dict[str, str]]:
+    """The files over `own` in their order, each composed with the choices where it has a `defaults:` list, and over all of them the
+    values of dotted keys; what the files sweep over."""
+    content: Any = dict(own or {})
+    axes: dict[str, str] = {}
+    files = [(path, read_keys(path, "--config", path)) for path in paths]
+    if choices and not any("defaults" in keys for _, keys in files):
+        expected = "a --config with a defaults: list to apply it to"
+        raise ConfigError("command line", choices[0], expected, "Name a config first.")
+    for path, keys in files:
+        if "defaults" in keys:
+            keys, more = composed(path, choices)
+            axes |= more
+        content = overlaid(content, below_init_args(keys))
+    for key, value in sorted(values, key=lambda one: one[0].count(".")):  # classes before their arguments
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        content = overlaid(content, value)
+    data = content.get("data")
+    if isinstance(data, dict) and isinstance(data.get("suites"), list):
+        content["data"] = {**data, "suites": inline(data["suites"])}
+    return content, axes
 
 
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -179,26 +201,6 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 
 
-def _read_configs(
-    paths: Sequence[Path], choices: Sequence[str], own: Mapping[str, Any] | None
-) -> tuple[Any, dict[str, str]]:
-    """The files merged in their order, each composed with the choices where it has a `defaults:` list; what they sweep over."""
-    content: Any = dict(own or {})
-    axes: dict[str, str] = {}
-    composes = False
-    for path in paths:
-        one = read_keys(path, "--config", path)
-        if "defaults" in one:
-            composes = True
-            one, more = composed(path, choices)
-            axes |= more
-        content = overlaid(content, below_init_args(one))
-    if choices and not composes:
-        expected = "a --config with a defaults: list to apply it to"
-        raise ConfigError("command line", choices[0], expected, "Name a config first.")
-    return content, axes
-
-
 def read_keys(path: Path, key: str, name: object) -> dict[str, Any]:
     """As `read_yaml`, of a file with keys."""
     content = read_yaml(path, key, name)
@@ -213,15 +215,6 @@ def read_yaml(path: Path, key: str, name: object) -> Any:
         return read_config(path)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(key, name, "a YAML file", f"Correct it: {in_a_line(error)}.") from error
-
-
-def _with_values(content: Any, values: Sequence[tuple[str, Any]]) -> Any:
-    """The config with values of dotted keys over it, those of classes before those of their arguments."""
-    for key, value in sorted(values, key=lambda one: one[0].count(".")):
-        for part in reversed(key.split(".")):
-            value = {part: value}
-        content = overlaid(content, value)
-    return content
 
 
 _temporary: list["tempfile.TemporaryDirectory[str]"] = []

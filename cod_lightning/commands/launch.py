@@ -57,23 +57,19 @@ class LaunchCLI(TrainCLI):
         root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:
-            self._serve_from_elsewhere(root)
+            engine, asked = config.data.engine, config.data.engine.init_args
+            if engine.class_path.rpartition(".")[2] != VLLMServerEngine.__name__:
+                expected = "engine=VLLMServerEngine where machines serve"
+                raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
+            asked.urls = [f"http://server{i}:8000" for i in range(config.servers)]
+            asked.api_key_variable = "VLLM_API_KEY"
+            asked.wait_s = max(asked.wait_s, asked.local.start_timeout_s)
+            asked.return_s = max(asked.return_s, asked.local.start_timeout_s)  # of a server that is started again
+            asked.weights_folder = asked.weights_folder or str(root / "launch" / "weights")
         settle_strategy(trainer.clone())
         whole = yaml.safe_load(self.parser.dump(config, skip_none=False))
         self.asked = {key: whole[key] for key in whole if key not in (*_OPTIONS, "config")}
         super().before_instantiate_classes()
-
-    def _serve_from_elsewhere(self, root: Path) -> None:
-        engine = self.config.data.engine
-        if engine.class_path.rpartition(".")[2] != VLLMServerEngine.__name__:
-            expected = "engine=VLLMServerEngine where machines serve"
-            raise ConfigError("data.engine", engine.class_path, expected, "Choose it, or leave --servers out.")
-        asked = engine.init_args
-        asked.urls = [f"http://server{i}:8000" for i in range(self.config.servers)]
-        asked.api_key_variable = "VLLM_API_KEY"
-        asked.wait_s = max(asked.wait_s, asked.local.start_timeout_s)
-        asked.return_s = max(asked.return_s, asked.local.start_timeout_s)  # of a server that is started again
-        asked.weights_folder = asked.weights_folder or str(root / "launch" / "weights")
 
 
 def run(argv: Sequence[str]) -> int:

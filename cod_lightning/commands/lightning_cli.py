@@ -6,11 +6,10 @@ import os
 import sys
 import textwrap
 import warnings
-from argparse import SUPPRESS, Action
+from argparse import SUPPRESS
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cache
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,8 +60,6 @@ _NOISE = (
     ".*assuming the intent is to load in a single process.*",
 )
 """Warnings of libraries that are not about this run."""
-
-
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
@@ -75,10 +72,8 @@ class OneLineParser(OneLine, LightningArgumentParser):
 
     def format_help(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The command's own keys and groups of keys, or every key of what is asked `about`."""
-        listed = (
-            a for a in self._actions if a.option_strings and a.help != SUPPRESS and " " not in a.option_strings[-1]
-        )
-        keys = {one.option_strings[-1].removeprefix("--").removesuffix("+"): one for one in listed}
+        listed = ((a.option_strings[-1], a) for a in self._actions if a.option_strings and a.help != SUPPRESS)
+        keys = {name.removeprefix("--").removesuffix("+"): one for name, one in listed if " " not in name}
         sizes = Counter(name.partition(".")[0] for name in keys if "." in name and not name.endswith(".help"))
         if self.about:
             chosen = [one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")]
@@ -92,7 +87,12 @@ class OneLineParser(OneLine, LightningArgumentParser):
             more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
             head = f"{self.description}\n\n" if of_a_class else ""
             return f"{head}{formatter.format_help()}\n{more}\n"
-        own = (_in_a_line(one) for name, one in keys.items() if "." not in name and name not in sizes)
+        own: list[str] = []
+        for name, one in keys.items():
+            if "." not in name and name not in sizes:
+                text = in_a_line(one.help or "").partition(". ")[0].partition(" (type:")[0].rstrip(".")
+                text = textwrap.shorten(text, 88, placeholder=" ...")
+                own.append(f"  {', '.join(one.option_strings):<26} {text}")
         of = (f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in sizes.items())
         usage = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]"
         choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
@@ -125,7 +125,7 @@ class CodCLI(LightningCLI):
         options: Options | None = None,
         action: str | None = None,
         name: str = "run",
-        **kwargs: Any,
+        **more: Any,
     ) -> None:
         """Build module, data and Trainer for a command with these keys of its own; the Trainer's `action` is then done.
 
@@ -133,7 +133,7 @@ class CodCLI(LightningCLI):
         """
         self.command, self.own_options, self.action, self.run_name = command, options or {}, action, name
         with ExitStack() as self._held:
-            super().__init__(*args, run=False, **kwargs)
+            super().__init__(*args, run=False, **more)
             if action is not None:
                 self.act(action)
 
@@ -141,16 +141,11 @@ class CodCLI(LightningCLI):
         """Have the Trainer do it."""
         getattr(self.trainer, action)(self.model, datamodule=self.datamodule, ckpt_path=self.config.get("ckpt_path"))
 
-    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
-        """As ever; it goes by the name that the person typed, and the help of `--config` lists the names."""
-        parser = super().init_parser(**kwargs)
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Keys beside `model`, `data` and `trainer`; the parser goes by the name that the person typed."""
         parser.prog = f"{program()} {self.command}"
         text = f"A file, or a shipped config by its name. Names: {', '.join(config_names())}."
         parser._option_string_actions["--config"].help = text
-        return parser
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Keys beside `model`, `data` and `trainer`."""
         parser._option_string_actions["--seed_everything"].help = "Seed of weights, packs and noise; true draws one."
         add_options(parser, self.options | self.own_options)
         parser.link_arguments("seed_everything", "data.seed")
@@ -224,14 +219,9 @@ class CodCLI(LightningCLI):
                     kept[key] = value
             resolved = self.parser.dump(kept, skip_none=False)
             sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
-            checkpoint = RunCheckpoint(self.root, *sizes)
-            callbacks += [
-                RunConfig(resolved, self.root),
-                checkpoint,
-                StopSignals(checkpoint if "ckpt_path" in config else None, self.again),
-            ]
-        else:
-            callbacks.append(StopSignals())
+            callbacks += [RunConfig(resolved, self.root), RunCheckpoint(self.root, *sizes)]
+        saves = callbacks[-1] if fitting and "ckpt_path" in config else None
+        callbacks.append(StopSignals(saves, self.again))
         if fitting and asked.logger is not False:
             more = [] if asked.logger in (None, True) else asked.logger
             logger = [
@@ -282,7 +272,10 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
         elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
             OneLineParser.about, helps = key.removeprefix("--").removesuffix(".help"), True
     set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
-    _keep_libraries()
+    if (
+        not gc.get_freeze_count()
+    ):  # half a million objects of libraries, which every collection would look through again
+        gc.freeze()
     with handlers_kept():
         return cli(
             module,
@@ -303,19 +296,6 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
             command=command,
             **how,
         )
-
-
-@cache
-def _keep_libraries() -> None:
-    """Freeze, once, half a million objects of libraries, which every full collection of garbage would look through again."""
-    gc.freeze()
-
-
-def _in_a_line(action: Action) -> str:
-    """The option and the first sentence of its help."""
-    flag = ", ".join(action.option_strings)
-    text = in_a_line(action.help or "").partition(". ")[0].partition(" (type:")[0].rstrip(".")
-    return f"  {flag:<26} {textwrap.shorten(text, 88, placeholder=' ...')}"
 
 
 def quieten() -> None:

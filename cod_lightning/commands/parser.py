@@ -46,14 +46,17 @@ class OneLine(ArgumentParser):
         if "denylist" in message and not is_trusted():
             denied = message.partition("Importing '")[2].partition("'")[0]
             expected = "a class of this project, since the run's config.yaml may come from others"
-            raise ConfigError(
-                "class_path", denied, expected, "Add --trust if you trust the run as you would a program."
-            )
+            remedy = "Add --trust if you trust the run as you would a program."
+            raise ConfigError("class_path", denied, expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
-        self.exit(2, f"{parser.prog}: error: {said} ({_remedy(parser, message)})\n")
+        key = message.split('"')[1] if message.startswith('Parser key "') else ""
+        key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
+        topic = f" {key}" if key and hasattr(parser, "about") else ""
+        listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
+        self.exit(2, f"{parser.prog}: error: {said} ({_nearest(parser, message)}{listed})\n")
 
 
 def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:
@@ -71,14 +74,6 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
         add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how | {"type": kind}))
 
 
-def _remedy(parser: ArgumentParser, message: str) -> str:
-    """The nearest name, if one is near, and where the options are listed."""
-    key = message.split('"')[1] if message.startswith('Parser key "') else ""
-    key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
-    topic = f" {key}" if key and hasattr(parser, "about") else ""
-    return f"{_nearest(parser, message)}For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-
-
 def _nearest(parser: ArgumentParser, message: str) -> str:
     """The question after the class, or, of the classes in the message or else of the parser, the key that is spelt nearly so."""
     if "dot import path" in message:
@@ -86,8 +81,7 @@ def _nearest(parser: ArgumentParser, message: str) -> str:
     if "accept" not in message and "nrecognized" not in message:
         return ""
     named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
-    known: list[str] = []
-    mistaken = []
+    known, mistaken = list[str](), list[str]()
     for one in named:
         module, _, name = one.rpartition(".")
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):

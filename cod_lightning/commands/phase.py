@@ -32,7 +32,6 @@ _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
 _MOST_DIGESTED = 2**26
 """Bytes of a file whose content decides, and not its time."""
-_GOES_ON: Options = {"ckpt_path": (str | None, None, "Where one that was stopped goes on.")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +112,8 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         run: The resolved config of the run.
         words: The run's vocabulary, for demonstrations of another environment.
     """
-    argv, cli = unmade(run, words)
+    config = config_of(run, words)
+    cli = started(config)
     made: list[Path] = []
 
     def make(folder: Path) -> None:
@@ -121,8 +121,9 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         print(f"warm start: {run['warm_start']['num_updates']:,} updates, once; then cached", file=sys.stderr)
         begun = time.perf_counter()
         run_folder = folder.with_suffix(".run")  # stays, for who wants to look at its curves
-        own = [*argv, "--trainer.default_root_dir", str(run_folder), "--ckpt_path", AUTO]
-        save_policy(started(own, action="fit", options=_GOES_ON), folder)
+        goes_on: Options = {"ckpt_path": (str | None, AUTO, "Where one that was stopped goes on.")}
+        config["trainer"]["default_root_dir"] = str(run_folder)
+        save_policy(started(config, action="fit", options=goes_on), folder)
         shutil.rmtree(run_folder / "checkpoints", ignore_errors=True)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
         made.append(folder)
@@ -133,17 +134,12 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     return folder, cli.datamodule.env
 
 
-def unmade(run: Mapping[str, Any], words: Sequence[str] | None = None) -> tuple[list[str], Any]:
-    """The line of a run's warm start, and its CLI, which has trained nothing."""
-    argv = ["--config", str(temporary_config("warm_start.yaml", config_of(run, words)))]
-    return argv, started(argv)
-
-
-def started(argv: Sequence[str], **how: Any) -> Any:
-    """The CLI of a warm start by itself; `how` are its other arguments."""
+def started(config: Mapping[str, Any], **how: Any) -> Any:
+    """The CLI of a warm start with this config; `how` are its other arguments."""
     from cod_lightning.datamodules import DemonstrationDataModule
     from cod_lightning.modules import WarmStartModule
 
+    argv = ["--config", str(temporary_config("warm_start.yaml", config))]
     return start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", **how)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.pretty import Pretty
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from cod_lightning.commands.config_files import keys_of
@@ -137,23 +137,22 @@ class Audience(RolloutMonitor):
 
     def show(self, episode: Episode) -> None:
         """Print an episode that has ended."""
-        solving = episode.kind is EpisodeKind.SOLVE
-        lines: list[str] = []
-        for turn in episode.turns:
-            lines += [turn.observation, f"policy> {turn.response}"]
-        lines += [episode.feedback] if solving and episode.feedback else []
+        lines = [text for turn in episode.turns for text in (turn.observation, f"policy> {turn.response}")]
+        title, colour, above, context = (
+            "writes a text for the task that comes",
+            "dim",
+            "context",
+            episode.context_before,
+        )
+        if episode.kind is EpisodeKind.SOLVE:
+            lines += [episode.feedback] if episode.feedback else []
+            reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
+            title, colour = f"task {episode.position + 1}: reward {reward}", "green" if episode.success else "red"
+        elif episode.kind is EpisodeKind.UPDATE:
+            title, above, context = "rewrites its context", "context from now on", episode.context_after
         lines += [f"error: {episode.error}"] if episode.error else []
-        reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
-        updating = episode.kind is EpisodeKind.UPDATE
-        title = f"task {episode.position + 1}: reward {reward}" if solving else "writes a text for the task that comes"
-        title = "rewrites its context" if updating else title
-        context = episode.context_after if updating else episode.context_before
-        grid = Table.grid(expand=True)
-        grid.add_column(ratio=3)
-        grid.add_column(ratio=2)
-        colour = ("green" if episode.success else "red") if solving else "dim"
-        shown = panel("context from now on" if updating else "context", context or "(empty)")
-        grid.add_row(panel(title, readable("\n".join(lines)), colour), shown)
+        grid = Table.grid(Column(ratio=3), Column(ratio=2), expand=True)
+        grid.add_row(panel(title, readable("\n".join(lines)), colour), panel(above, context or "(empty)"))
         self.console.print(grid)
 
     def finish(self) -> int:

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from cod_lightning.commands.config_files import expand, full_key, keys_of
 from cod_lightning.commands.parser import Options, parser_of
@@ -57,8 +60,14 @@ class Job:
 def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
     typed = list(keys_of(argv))
-    options = _options([(key, value) for key, value in typed if key.startswith("-") or value is None])
+    if len(names := [value for key, value in typed if key == "--config"]) > 1:
+        raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
     assigned = [f"{key}={value}" for key, value in typed if not key.startswith("-") and value is not None]
+    parser = parser_of("sweep", in_a_line(_ABOUT), _OPTIONS)
+    text = "Compare the runs in there; run nothing."
+    parser.add_argument("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
+    own = (pair for pair in typed if pair[0].startswith("-") or pair[1] is None)
+    options: Any = parser.parse_args([part for pair in own for part in pair if part is not None])
     if options.table:
         return _table(options.table, options, argv)
     if options.config is None:
@@ -74,21 +83,10 @@ def run(argv: Sequence[str]) -> int:
         print(f"{len(jobs)} jobs, {sum(job.finished for job in jobs)} finished")
         return 0
     with locked(root, "--out", "sweep"):
-        _run(jobs, root, options.launcher, [one for one in assigned if one.startswith(_LAUNCHER)])
-    failed = _failures(jobs)
+        failed = _run(jobs, root, options.launcher, [one for one in assigned if one.startswith(_LAUNCHER)])
     if any(job.finished for job in jobs):
         _table([root], options, argv)
     return failed
-
-
-def _options(typed: Sequence[tuple[str, str | None]]) -> Any:
-    """The command's own."""
-    if len(names := [value for key, value in typed if key == "--config"]) > 1:
-        raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
-    parser = parser_of("sweep", in_a_line(_ABOUT), _OPTIONS)
-    text = "Compare the runs in there; run nothing."
-    parser.add_argument("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
-    return parser.parse_args([part for pair in typed for part in pair if part is not None])
 
 
 def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
@@ -111,14 +109,8 @@ def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
         if twin is not None and twin.record.label != label:
             expected = f"axes that change the config; {twin.record.label} and {label} are the same training"
             raise ConfigError("sweep", " ".join(axes), expected, "Leave out what another choice overrules.")
-        record = JobRecord(
-            label=label,
-            config=config,
-            overrides=overrides,
-            cell=_digest(content | {_SEED: None}),
-            seed=seed,
-            order=len(jobs),
-        )
+        cell = _digest(content | {_SEED: None})
+        record = JobRecord(label=label, config=config, overrides=overrides, cell=cell, seed=seed, order=len(jobs))
         name = "".join(letter if letter.isalnum() or letter in "_=.,+-" else "_" for letter in label.replace(" ", ","))
         folder = next(iter(sorted(root.glob(f"*-{digest}"))), root / f"{name[:120]}-{digest}")
         jobs.setdefault(digest, Job(folder, record, content | {_SEED: seed}))
@@ -127,7 +119,7 @@ def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
 
 def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """The config of a cell, every key in it, once module and data were built from it."""
-    from cod_lightning.commands.phase import unmade
+    from cod_lightning.commands.phase import config_of, started
     from cod_lightning.commands.train import built
 
     typed = [f"{key}={_as_typed(text)}" for key, _, text in (one.partition("=") for one in overrides)]
@@ -139,7 +131,7 @@ def _built(config: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     if not asked["data"]["suites"]:
         raise ConfigError("data.suites", "empty", "a suite by which runs are compared", "Try data.suites=[in_domain].")
     if asked["warm_start"] is not None:
-        unmade(asked)
+        started(config_of(asked))
     trainer = {**asked["trainer"], "default_root_dir": None}  # each has a folder of its own
     return asked | {"torch_threads": asked["torch_threads"] or 1, "overwrite": False, "trainer": trainer}
 
@@ -150,8 +142,6 @@ def _digest(content: dict[str, Any]) -> str:
 
 def _read(text: str) -> Any:
     """A value in Hydra's grammar."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
     return OverridesParser.create().parse_override(f"x={text}").value()
 
 
@@ -169,10 +159,6 @@ def _named(line: str) -> str:
 
 def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str]]:
     """Every combination of the values of all axes; a typed one takes the place of the file's."""
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     every = [*(f"{key}={values}" for key, values in of_file.items()), *axes]
     lines = list({_named(line): line for line in every}.values())
     try:
@@ -183,8 +169,9 @@ def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str
     return batch
 
 
-def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -> None:
-    """Run what is not finished. Of several jobs that begin with one warm start, the first makes it and the others wait."""
+def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -> int:
+    """Run what is not finished, and print what is not finished then; 1 if there is any. Of several jobs that begin with one warm
+    start, the first makes it and the others wait."""
     todo = [job for job in jobs if not job.finished]
     for job in todo:
         write_whole(job.folder / "job.yaml", yaml.safe_dump(job.config, sort_keys=False))
@@ -193,10 +180,6 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
     if todo:
         launch([job.folder for job in todo], root, launcher, hydra)
-
-
-def _failures(jobs: Sequence[Job]) -> int:
-    """Print them; 1 if there are any."""
     records = {job.folder: read_record(job.folder) for job in jobs}
     wrong = {folder: one for folder, one in records.items() if not one.finished}
     for folder, one in wrong.items():

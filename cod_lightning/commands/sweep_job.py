@@ -2,7 +2,7 @@
 
 A Hydra launcher runs them: one after another, several at a time on this machine, or on a cluster. Hydra's multirun goes over
 their numbers, since their configs are composed already. Launchers import this file in their own workers, on other machines too, so
-nothing heavy is imported here.
+no torch is imported here.
 """
 
 import os
@@ -13,53 +13,49 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from cod_lightning.commands import LEARNT_NOTHING
 from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import without_link
 from cod_lightning.reports.sweeps.record import read_record, write_record
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 _LAST = "report.html"
 """What a job writes at its end."""
 
 
-def launch(folders: Sequence[Path], root: Path, launcher: str, hydra: Sequence[str]) -> None:
-    """Run the jobs in these folders to their ends; `hydra` are further overrides of Hydra's own keys."""
-    import hydra as hydra_package
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
+def launch(folders: Sequence[Path], root: Path, launcher: str, more: Sequence[str]) -> None:
+    """Run the jobs in these folders to their ends; `more` are further overrides of Hydra's own keys."""
     GlobalHydra.instance().clear()
     sweep = {"dir": str(root / ".hydra"), "subdir": "${hydra.job.num}"}
     own = {"sweep": sweep, "job": {"chdir": False}, "output_subdir": None}
     node = {"folders": [str(folder) for folder in folders], "job": "???", "hydra": own}
     ConfigStore.instance().store(name="cod_lightning_sweep", node=node)
     numbers = ",".join(map(str, range(len(folders))))
-    line = ["--multirun", f"hydra/launcher={launcher}"]
-    line += ["hydra/hydra_logging=none", "hydra/job_logging=none"]
-    task = hydra_package.main(version_base="1.3", config_path=None, config_name="cod_lightning_sweep")(run_numbered)
-    argv, sys.argv = sys.argv, ["sweep", *line, f"job={numbers}", *hydra]  # which `hydra.main` reads
+    line = ["--multirun", f"hydra/launcher={launcher}", "hydra/hydra_logging=none", "hydra/job_logging=none"]
+    task = hydra.main(version_base="1.3", config_path=None, config_name="cod_lightning_sweep")(run_numbered)
+    argv, sys.argv = sys.argv, ["sweep", *line, f"job={numbers}", *more]  # which `hydra.main` reads
     os.environ["HYDRA_FULL_ERROR"] = "1"  # lets errors through
     try:
         task()
     except (HydraException, OmegaConfBaseException) as error:
-        typed = " ".join([launcher, *hydra])
+        typed = " ".join([launcher, *more])
         remedy = f"All but basic come with pip install -e '.[sweep]'. Hydra's error: {in_a_line(error)}"
         raise ConfigError("--launcher", typed, "one that Hydra can start", remedy) from error
     finally:
         sys.argv = argv
 
 
-def run_numbered(config: "DictConfig") -> None:
+def run_numbered(config: DictConfig) -> None:
     """What a launcher calls, in its own process; how the job went is in its folder."""
-    number = int(config.job)
-    folders: Any = config.folders
+    number, folders = int(config.job), list[Any](config.folders)
     run_job(Path(folders[number]), place=f"[{number + 1}/{len(folders)}] ")
 
 

@@ -32,10 +32,7 @@ from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
-OF_A_RUN: Options = {
-    "ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."),
-    "trust": TRUST,
-}
+OF_A_RUN: Options = {"ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."), "trust": TRUST}
 SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
@@ -53,11 +50,7 @@ class TrainCLI(CodCLI):
     memory_plan: Any = None
     options: ClassVar[Options] = CodCLI.options | {
         "warm_start": (phase.WarmStart | None, None, "A supervised start before `fit` (keys: --warm_start.help)."),
-        "sampled_token_budget": (
-            Count | None,
-            None,
-            "End `fit` with the rollout that has sampled so many tokens in all.",
-        ),
+        "sampled_token_budget": (Count | None, None, "End `fit` with the rollout that has sampled so many tokens."),
     }
 
     def before_instantiate_classes(self) -> None:
@@ -177,10 +170,12 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Progress()]
-        callbacks += [TokenBudget(self.config.sampled_token_budget), Transcripts()]
-        return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
+        budget, evaluation = (
+            TokenBudget(self.config.sampled_token_budget),
+            Evaluation(by_checkpoint=bool(self.checkpoints)),
+        )
+        timed = (Throughput(), WeightSync())  # an update's time ends before the sync begins
+        return [*timed, MismatchGuard(), Notes(), Progress(), budget, Transcripts(), evaluation]
 
     def act(self, action: str) -> None:
         """As ever; after `fit` and `test`, evaluate beside what the policy started from, and write the report."""
@@ -199,11 +194,9 @@ class TrainCLI(CodCLI):
             lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
             notes.append(f"nothing was trained: {self.config.ckpt_path} is where the run ends; raise {lengths}.")
         if self.learnt_nothing:
-            notes.append(
-                f"nothing was learnt: none of {updates:,} updates had a gradient, since siblings had equal rewards in every task. "
-                "The weights are those that the run began with. Easier settings, a warm start or a larger data.group_size make "
-                "rewards differ."
-            )
+            seen = f"none of {updates:,} updates had a gradient, since siblings had equal rewards in every task"
+            remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
+            notes.append(f"nothing was learnt: {seen}. The weights are those that the run began with. {remedy}")
         from cod_lightning.commands.evaluate import evaluate
 
         if self.memory_plan is not None:

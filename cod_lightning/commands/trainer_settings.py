@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any
@@ -18,8 +18,6 @@ from cod_lightning.errors import ConfigError, Stopped
 _LAST_WORDS_S = 5.0
 """For a rank to end by itself, once the first one has failed."""
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
-
-
 _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "gradient_clip_val": ((None,), "Set model.gradient_clip_val."),
     "gradient_clip_algorithm": ((None,), "Set model.gradient_clip_val."),
@@ -34,10 +32,7 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "barebones": ((False,), "Leave it out."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
-_LENGTHS = {
-    "fit": ("max_epochs", "max_steps", "limit_train_batches"),
-    "validate": ("limit_val_batches",),
-}
+_LENGTHS = {"fit": ("max_epochs", "max_steps", "limit_train_batches"), "validate": ("limit_val_batches",)}
 
 
 def check_trainer(trainer: Any, action: str | None) -> None:
@@ -49,12 +44,8 @@ def check_trainer(trainer: Any, action: str | None) -> None:
     if str(value := trainer.precision) in ("16", "16-mixed", "16-true"):
         expected = "one without float16, whose gradients need a scale that the module's clipping does not know"
         raise ConfigError("trainer.precision", value, expected, "Choose bf16-mixed, or leave it out.")
-    for key in (
-        "val_check_interval",
-        "check_val_every_n_epoch",
-        "log_every_n_steps",
-        *_LENGTHS.get(action or "", ()),
-    ):
+    divisors = ("val_check_interval", "check_val_every_n_epoch", "log_every_n_steps")
+    for key in (*divisors, *_LENGTHS.get(action or "", ())):
         if trainer[key] == 0:
             remedy = "`test` plays a policy untrained; trainer.limit_val_batches=0 leaves validation out."
             raise ConfigError(f"trainer.{key}", trainer[key], "above 0", remedy)
@@ -74,12 +65,9 @@ def settle_strategy(trainer: Any) -> None:
         raise ConfigError("trainer.strategy", name, "ddp or FSDP2", "Choose strategy=fsdp2.")
     if not getattr(strategy, "class_path", "").endswith("ModelParallelStrategy"):
         return
-    sizes = strategy.init_args
-    if sizes.tensor_parallel_size not in ("auto", 1):
-        expected = "1, since the policy's layers are sharded and not split"
-        raise ConfigError(
-            "trainer.strategy.tensor_parallel_size", sizes.tensor_parallel_size, expected, "Leave it out."
-        )
+    sizes, key = strategy.init_args, "trainer.strategy.tensor_parallel_size"
+    if (split := sizes.tensor_parallel_size) not in ("auto", 1):
+        raise ConfigError(key, split, "1, since the policy's layers are sharded and not split", "Leave it out.")
     sizes.tensor_parallel_size = 1  # by itself Lightning would split every layer over the devices of a node
     if sizes.data_parallel_size == "auto":
         sizes.data_parallel_size = num_processes(trainer)
@@ -97,9 +85,8 @@ def check_started(trainer: Any) -> None:
     ranks = num_processes(trainer)
     for name, most in (("LOCAL_RANK", ranks // max(1, trainer.num_nodes)), ("RANK", ranks), ("SLURM_PROCID", ranks)):
         if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
-            expected = (
-                f"below {most}, since trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
-            )
+            sizes = f"trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
+            expected = f"below {most}, since {sizes}"
             remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."
             raise ConfigError(name, rank, expected, remedy)
 
@@ -119,10 +106,8 @@ def on_loopback(trainer: Any) -> Iterator[None]:
         yield
         return
     with socket.create_server((_LOOPBACK, 0)) as server:
-        port = server.getsockname()[1]
-        store = TCPStore(
-            _LOOPBACK, port, is_master=True, wait_for_workers=False, multi_tenant=True, master_listen_fd=server.detach()
-        )
+        port, own = server.getsockname()[1], server.detach()
+    store = TCPStore(_LOOPBACK, port, is_master=True, wait_for_workers=False, multi_tenant=True, master_listen_fd=own)
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
     settings = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port)}
     if loopback is not None and _GLOO not in os.environ:
@@ -148,15 +133,13 @@ def ending_together(trainer: Trainer) -> Iterator[None]:
         ranks = list(started)
         started.clear()  # Lightning's observer would kill this process for what comes next
         for rank in ranks:
-            with suppress(TimeoutExpired):
+            try:
                 rank.wait(_LAST_WORDS_S)
-                continue
-            rank.kill()
+            except TimeoutExpired:
+                rank.kill()
         if isinstance(error, DistNetworkError) and "EADDRINUSE" in str(error):
-            port = os.environ.get("MASTER_PORT")
-            raise ConfigError(
-                "MASTER_PORT", port, "a port that no other process listens at", "Name another."
-            ) from error
+            port, expected = os.environ.get("MASTER_PORT"), "a port that no other process listens at"
+            raise ConfigError("MASTER_PORT", port, expected, "Name another.") from error
         raise
 
 

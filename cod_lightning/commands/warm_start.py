@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.phase import config_of, save_policy, started
 from cod_lightning.commands.train import built
 from cod_lightning.errors import ConfigError
@@ -18,9 +17,8 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("warm_start", "null", "keys of a warm start", "Add --warm_start.num_updates 1500, say.")
     words = asked.datamodule.words_for(asked.model.policy)
     trainer = {key: asked.asked["trainer"][key] for key in _OF_THE_MACHINE} | {"max_epochs": 1}
-    content = config_of(asked.asked, words) | {"trainer": trainer, "overwrite": asked.asked["overwrite"]}
-    config = str(temporary_config("warm_start.yaml", content))
-    cli = started(["--config", config], action="fit", name=f"{asked.run_name}_warm_start")
+    config = config_of(asked.asked, words) | {"trainer": trainer, "overwrite": asked.asked["overwrite"]}
+    cli = started(config, action="fit", name=f"{asked.run_name}_warm_start")
     save_policy(cli, folder := cli.root / "policy")
     if cli.trainer.is_global_zero:
         print(f"wrote {folder}")
