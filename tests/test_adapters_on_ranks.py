@@ -109,7 +109,7 @@ def test_one_process_tests_it_and_writes_it_out_alone_and_merged(sharded, base, 
         code = main(
             ["test", *config, "--ckpt_path", checkpoint, "--trainer.default_root_dir", str(tmp_path / "tested")]
         )
-        for name, more in {"merged": ("--dtype", "float32"), "alone": ("--adapter", "true")}.items():
+        for name, more in {"merged": (), "alone": ("--adapter", "true")}.items():
             code |= main(["export", "--ckpt_path", checkpoint, "--out", str(tmp_path / name), *more])
         return code
 

@@ -45,8 +45,15 @@ def run(argv: Sequence[str]) -> int:
     if (Path(options.state) / "config.yaml").is_file():
         raise ConfigError("--state", options.state, "a folder of an agent, not of a run", "Name another.")
     _check_lasting(cli.datamodule.env)
-    model = model_of(cli, options.ckpt_path)
-    setting, identity = setting_of(cli, model), _identity(cli, model)
+    model, policy = model_of(cli, options.ckpt_path), cli.model.policy
+    setting, engine = setting_of(cli, model), options.data.engine
+    weights = f"weights {weights_digest(model)}" if policy.has_weights else engine.init_args.get("model")
+    identity = {  # what must not change under an agent
+        "world": cli.datamodule.env.name,
+        "stream": f"test/{options.stream}",
+        "context": yaml.safe_dump(options.data.context.as_dict(), default_flow_style=True).strip(),
+        "policy": f"{type(policy).__name__} with {weights}",
+    }
     with locked(Path(options.state), "--state", "deploy"), closing(ContextStore(options.state)) as store:
         store.claim(identity, new_policy=options.accept_changes)
         return _live(cli, setting, store)
@@ -102,18 +109,6 @@ def _check_lasting(env: TextEnv) -> None:
     within = [env.world] if isinstance(env, WrappedWorld) else env.worlds.values() if isinstance(env, Mixture) else []
     for world in within:
         _check_lasting(world)
-
-
-def _identity(cli: Any, model: PreTrainedModel) -> dict[str, str]:
-    """What must not change under an agent: its world, its stream of tasks, the form of its context, its policy."""
-    policy, data = cli.model.policy, cli.config.data
-    weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")
-    return {
-        "world": cli.datamodule.env.name,
-        "stream": f"test/{cli.config.stream}",
-        "context": yaml.safe_dump(data.context.as_dict(), default_flow_style=True).strip(),
-        "policy": f"{type(policy).__name__} with {weights}",
-    }
 
 
 def _print_episode(console: Console, store: ContextStore, episode: Episode) -> None:

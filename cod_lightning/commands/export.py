@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import transformers
@@ -27,13 +27,11 @@ from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
 from cod_lightning.types import Split, text_of
 
-_Precision = Literal["float32", "bfloat16", "float16"]
 _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
 _OPTIONS: Options = OF_A_RUN | {
     "out": (str, ..., "Folder to write, which is new or empty."),
-    "dtype": (_Precision | None, None, "Of the weights; null: the checkpoint's, its base's, bfloat16 from 4 bits."),
     "adapter": (bool, False, "Write the adapter alone, in peft's form."),
 }
 
@@ -67,26 +65,21 @@ def run(argv: Sequence[str]) -> int:
 
 def _trained(cli: Any, checkpoint: Checkpoint) -> tuple[PreTrainedModel, str]:
     """The model with the checkpoint's weights, and what was done to them."""
-    options, policy, data = cli.config, cli.model.policy, cli.datamodule
-    asked: torch.dtype | None = getattr(torch, options.dtype) if options.dtype else None
+    policy = cli.model.policy
     if isinstance(policy, PretrainedPolicy) and not isinstance(policy, LoRAPolicy):
-        data.check_with(policy, elsewhere=True)
+        cli.datamodule.check_with(policy, elsewhere=True)
         model = policy.skeleton()
         checkpoint.load_into(model)
-        return (model.to(asked) if asked else model).eval(), ""  # pyright: ignore
+        return model.eval(), ""
     model = model_of(cli, None)
     kept = checkpoint.load_into(model, policy.base)
     if policy.base is None:
-        return model.to(asked or kept).eval(), ""  # pyright: ignore
-    if options.adapter:
-        for weight in adapter_weights(model).values():
-            weight.data = weight.data.to(asked or weight.dtype)
+        return model.to(kept).eval(), ""  # pyright: ignore
+    if cli.config.adapter:
         return model, ""
     four_bit = policy.base.dtype == "nf4"
-    chosen = asked or (torch.bfloat16 if four_bit else None)
-    name = str(chosen).removeprefix("torch.")
-    how = f"its 4-bit base, dequantised, in {name}" if four_bit else policy.base.name
-    return merged(model, chosen).eval(), f": the adapter merged into {how}"
+    how = "its 4-bit base, dequantised, in bfloat16" if four_bit else policy.base.name
+    return merged(model, torch.bfloat16 if four_bit else None).eval(), f": the adapter merged into {how}"
 
 
 def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adapter: bool) -> None:

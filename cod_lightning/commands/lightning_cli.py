@@ -60,6 +60,7 @@ _NOISE = (
     ".*assuming the intent is to load in a single process.*",
 )
 """Warnings of libraries that are not about this run."""
+_DEFAULTS = {"log_every_n_steps": 1, "num_sanity_val_steps": 0, "devices": 1, "enable_model_summary": False}
 # of more threads torch runs out of memory for their stacks
 _Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
@@ -205,8 +206,9 @@ class CodCLI(LightningCLI):
         path = config.get("ckpt_path")
         callbacks: list[Any] = list(asked.callbacks or [])
         callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
-        self.began_at = read_checkpoint(path).global_step if fitting and path else None
-        """The update that `fit` goes on from."""
+        self.began_at = (
+            read_checkpoint(path).global_step if fitting and path else None
+        )  # the update that `fit` goes on from
         logger: Any = False
         resolved = ""
         if fitting:
@@ -234,9 +236,9 @@ class CodCLI(LightningCLI):
         if not fitting and type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = ShardReader()
         if fitting and path:
-            count = trainer.num_devices * trainer.num_nodes
             from cod_lightning.checkpoints.changes import check_changes
 
+            count = trainer.num_devices * trainer.num_nodes
             check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
@@ -252,9 +254,8 @@ class CodCLI(LightningCLI):
             keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
             keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
             key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
-            raise ConfigError(
-                key, value, f"what Lightning's Trainer takes ({refused})", f"Leave it out, or see fit --help {key}."
-            ) from error
+            expected = f"what Lightning's Trainer takes ({refused})"
+            raise ConfigError(key, value, expected, f"Leave it out, or see fit --help {key}.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""
@@ -272,10 +273,8 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
         elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
             OneLineParser.about, helps = key.removeprefix("--").removesuffix(".help"), True
     set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
-    if (
-        not gc.get_freeze_count()
-    ):  # half a million objects of libraries, which every collection would look through again
-        gc.freeze()
+    if not gc.get_freeze_count():
+        gc.freeze()  # half a million objects of libraries, which every full collection would look through again
     with handlers_kept():
         return cli(
             module,
@@ -283,13 +282,7 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
             save_config_callback=None,
             parser_class=OneLineParser,
             seed_everything_default=1,
-            trainer_defaults={
-                "log_every_n_steps": 1,
-                "num_sanity_val_steps": 0,
-                "accelerator": "auto",
-                "devices": 1,
-                "enable_model_summary": False,
-            },
+            trainer_defaults=_DEFAULTS,
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
             args=list(argv),

@@ -47,7 +47,10 @@ def run(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     with ExitStack() as held:
         model = _model(policy, engine, cli, held)
-        engine.local, engine.log_folder = replace(engine.local, devices=_devices(options)), Path(options.logs)
+        each, visible = options.gpus_per_server, os.environ.get("CUDA_VISIBLE_DEVICES")
+        gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
+        devices = tuple(",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers))
+        engine.local, engine.log_folder = replace(engine.local, devices=devices), Path(options.logs)
         served = (model, asked_of(policy), policy.window, key)
         servers = [
             engine.local_server(i, *served, host=options.host, port=options.port + i)
@@ -91,13 +94,6 @@ def _model(policy: Any, engine: VLLMServerEngine, cli: Any, held: ExitStack) -> 
     if isinstance(policy, LoRAPolicy):
         return folder.write_base(model, four_bit=not engine.dequantise)
     return folder.write(model, model.state_dict().items(), "start")
-
-
-def _devices(options: Any) -> tuple[str, ...]:
-    """The GPUs of each server, in order."""
-    each, visible = options.gpus_per_server, os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
-    return tuple(",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers))
 
 
 def _watch(servers: Sequence[Server], parent: int) -> None:

@@ -1,5 +1,6 @@
 """CoD-Train with its warm start, its evaluation and its report, and what the commands share that work on a training or its run."""
 
+import copy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import Any, ClassVar
 
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.callbacks import (
     Evaluation,
     MismatchGuard,
@@ -26,10 +29,13 @@ from cod_lightning.commands.lightning_cli import CodCLI, run_folder, start
 from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.evaluation.controls import Weights
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
+from cod_lightning.terminal import Screen
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
 OF_A_RUN: Options = {"ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."), "trust": TRUST}
@@ -183,8 +189,6 @@ class TrainCLI(CodCLI):
         if action == "fit":
             self._trained()
         elif action == "test":  # the trained policy has been played; the references and the warm start have not
-            from cod_lightning.commands.evaluate import evaluate
-
             evaluate(self, trained_done=True)
 
     def _trained(self) -> None:
@@ -197,8 +201,6 @@ class TrainCLI(CodCLI):
             seen = f"none of {updates:,} updates had a gradient, since siblings had equal rewards in every task"
             remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
             notes.append(f"nothing was learnt: {seen}. The weights are those that the run began with. {remedy}")
-        from cod_lightning.commands.evaluate import evaluate
-
         if self.memory_plan is not None:
             from cod_lightning.commands.memory import measured_peak
 
@@ -217,6 +219,75 @@ class TrainCLI(CodCLI):
                 notes.append(f"what ails the run was not looked for: {error}")
         for note in notes:
             print(f"note: {note}", file=sys.stderr)
+
+
+def evaluate(cli: Any, *, trained_done: bool) -> None:
+    """Play every suite with the trained weights (unless that is done; then with each further checkpoint's), by the world's
+    references, by `data.baseline` and, where there was one, with the warm start's weights; print the table, and write the report.
+
+    All ranks play; rank 0 writes and prints. `cli` is the `TrainCLI`.
+    """
+    from cod_lightning.commands import report
+
+    trainer, module, data = cli.trainer, cli.model, cli.datamodule
+    if data.suites:
+        if not trained_done:
+            trainer.test(module, data, verbose=False)
+        for checkpoint in cli.checkpoints[1:]:
+            trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
+        _pass(trainer, module, data, "none")
+        if cli.warm_start_folder is not None:
+            _play_warm_start(trainer, module, data, cli.warm_start_folder)
+        if trainer.is_global_zero:
+            _show(cli)
+    if trainer.is_global_zero:
+        report.run([str(cli.root)])
+
+
+def _play_warm_start(trainer: Any, module: Any, data: Any, folder: Path) -> None:
+    trained = copy.deepcopy(trained_weights(module.model))
+    # with an adapter the base is still there, and an adapter of zeros adds nothing to it
+    zeros = {name: weight.detach() * 0 for name, weight in adapter_weights(module.model).items()}
+    if zeros:
+        module.model.load_state_dict(zeros, strict=False)
+    else:
+        from cod_lightning.models.sharded import load_whole  # FSDP, which few runs need
+
+        load_whole(module.model, load_file(folder / "model.safetensors"))
+    try:
+        _pass(trainer, module, data, "warm_start")
+    finally:
+        module.model.load_state_dict(trained, strict=False)
+
+
+def _show(cli: Any) -> None:
+    """Print the table, with what the demonstrations already contained and what training did, and what engines and judges say."""
+    from cod_lightning.diagnosis.evidence import Evidence
+    from cod_lightning.evaluation.results import results_of
+    from cod_lightning.evaluation.table import print_table
+    from cod_lightning.reports.curves import read_metrics
+
+    data, console = cli.datamodule, Screen()
+    begun = cli.demonstrations.described() if isinstance(cli.demonstrations, TeacherDials) else ""
+    note = "\n".join(filter(None, (begun, Evidence(folder=cli.root, metrics=read_metrics(cli.root)[0]).in_training())))
+    evaluation = next(one for one in cli.trainer.callbacks if isinstance(one, Evaluation))
+    print_table(results_of(evaluation.played, by_checkpoint=evaluation.by_checkpoint), console, note=note)
+    console.print(f"\nWritten to {cli.root / 'evaluation.json'}")
+    baseline = "" if data.baseline is None else data.baseline.report()
+    for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
+        if line:
+            console.print(line)
+    evaluation.played.clear()
+
+
+def _pass(trainer: Any, module: Any, data: Any, weights: Weights) -> None:
+    """One more pass of `test`, of other conditions."""
+    data.test_weights = (weights,)
+    try:
+        if data.test_conditions():
+            trainer.test(module, data, verbose=False)
+    finally:
+        data.test_weights = ("trained",)
 
 
 def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:

@@ -8,7 +8,9 @@ spelling that a reader takes for it, is refused when it is written, and left out
 
 import json
 import re
+from typing import Any
 
+from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.hostile_text import normal_form
 
 _PATTERNS = {
@@ -95,3 +97,10 @@ class Provenance:
 
 
 HIDDEN = Provenance(False, "natural")
+
+
+class ProvenancedWords(WordedWords[Any]):
+    """The words of a mechanism with a `provenance`."""
+
+    def words(self) -> tuple[str, ...]:
+        return (*super().words(), *self.of.provenance.words())

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted, TokenView, Words
-from cod_lightning.contexts.provenance import HIDDEN, Provenance
 from cod_lightning.errors import ConfigError
 from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Message, Role
@@ -41,7 +40,7 @@ class WordedWords(Words[W]):
     """The words of a mechanism with a wording."""
 
     def words(self) -> tuple[str, ...]:
-        return (*self.of.wording.words(), *self.of.provenance.words())
+        return self.of.wording.words()
 
 
 class WordedContext(ContextMechanism):
@@ -51,8 +50,6 @@ class WordedContext(ContextMechanism):
 
     wording: Any
     """`natural` or `compact`, as `protocol` says."""
-    provenance: Provenance = HIDDEN
-    """Of mechanisms whose entries can be shown with it."""
 
     def __init__(
         self, protocol: str, wordings: Collection[str], penalty: float = 0.0, response_limit: int | None = None

@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 

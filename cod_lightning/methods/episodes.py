@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, Entries, Prepared
-from cod_lightning.contexts.provenance import Provenance
+from cod_lightning.contexts.provenance import Provenance, ProvenancedWords
 from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
 from cod_lightning.contexts.retrieval import Similarity, best, similarities
 from cod_lightning.ranges import Count, Share
@@ -78,7 +78,7 @@ class EpisodesContext(RecordContext):
             and whether that one was solved.
     """
 
-    companions = (EpisodesEntries, EpisodesScripted, *RecordContext.companions)
+    companions = (EpisodesEntries, EpisodesScripted, ProvenancedWords, *RecordContext.companions)
 
     State: ClassVar[type[Struct]] = EpisodesState
 

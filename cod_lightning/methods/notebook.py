@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextEntry, ContextUpdate, Entries, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import fault
-from cod_lightning.contexts.provenance import Provenance
+from cod_lightning.contexts.provenance import Provenance, ProvenancedWords
 from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.ranges import Count, Natural, NonNegative
@@ -87,7 +87,7 @@ class NotebookContext(WordedContext):
             task, and whether that one was solved. It counts in the budget.
     """
 
-    companions = (NotebookEntries, NotebookScripted, *WordedContext.companions)
+    companions = (NotebookEntries, NotebookScripted, ProvenancedWords, *WordedContext.companions)
 
     State: ClassVar[type[Struct]] = NotebookState
 

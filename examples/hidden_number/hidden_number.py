@@ -4,8 +4,7 @@ import random
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import TextEnv, text_space
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import TextEnv, split_of_text, text_space
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 

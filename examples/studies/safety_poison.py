@@ -10,8 +10,7 @@ from cod_lightning.contexts import ContextMechanism
 from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.base import Stepped, TextEnv
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS
-from cod_lightning.envs.frozen_lake.packs import LakeTask
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, LakeTask
 from cod_lightning.envs.levers.forbidden import ForbiddenTask, RuledCompact, broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.wrapped import WrappedWorld

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import code_of
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.players import TablePlay
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split

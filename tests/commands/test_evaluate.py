@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cod_lightning.callbacks import Evaluation, Progress, WeightSync
-from cod_lightning.commands.evaluate import evaluate
+from cod_lightning.commands.train import evaluate
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine

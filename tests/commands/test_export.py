@@ -147,13 +147,6 @@ def test_an_export_that_fails_leaves_nothing_behind(run, out, capsys):
     assert os.listdir(out.parent) == []
 
 
-def test_the_precision_can_be_chosen(run, out):
-    assert export(run, out, "--dtype", "bfloat16") == 0
-    model = AutoModelForCausalLM.from_pretrained(out)
-    assert model.dtype is torch.bfloat16
-    assert "in bfloat16" in (out / "README.md").read_text()
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_sharded_checkpoint_is_put_together(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")

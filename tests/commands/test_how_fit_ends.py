@@ -10,8 +10,7 @@ from lightning.pytorch.loops.fit_loop import _FitLoop
 
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.cli import main
-from cod_lightning.commands.evaluate import _show
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.train import TrainCLI, _show
 from tests.cases import each
 
 
@@ -26,7 +25,7 @@ def ended(began_at, global_step, capsys, num_moved=1):
         model=SimpleNamespace(num_moved=num_moved),
         config=config,
     )
-    with mock.patch("cod_lightning.commands.evaluate.evaluate"):
+    with mock.patch("cod_lightning.commands.train.evaluate"):
         TrainCLI._trained(cli)  # pyright: ignore[reportArgumentType]
     return capsys.readouterr().err
 

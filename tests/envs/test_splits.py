@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.types import Split
 from tests.cases import each
 

@@ -11,10 +11,9 @@ import pytest
 
 from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext, default_mechanism
-from cod_lightning.envs.base import Players, Reference, Vocabulary, beside
+from cod_lightning.envs.base import Players, Reference, Vocabulary, beside, split_of_text
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.evaluation import conformance_turns
 from cod_lightning.evaluation.conformance import check_world

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cod_lightning.envs.alchemy.plan import Pair, pair_of, shortest_plan, ways_of
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.types import Split
 
 _TRIES = 50

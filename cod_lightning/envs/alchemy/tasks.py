@@ -18,9 +18,8 @@ from cod_lightning.envs.alchemy.graph import (
     split_of,
     way_to,
 )
-from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.base import OPENING, Unchanging
 from cod_lightning.envs.checks import check_in, check_span, check_unused
-from cod_lightning.envs.splits import OPENING
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed

@@ -20,11 +20,10 @@ from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
-from cod_lightning.envs.base import Stepped, Tools
+from cod_lightning.envs.base import Stepped, Tools, split_of_text
 from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.ranges import Count, Natural, Share

@@ -4,11 +4,10 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.checks import check_span
 from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import ControlTask
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.types import Split
 

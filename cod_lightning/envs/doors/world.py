@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Proposals, Stepped, Unchanging
+from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
-from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Role, Split, Task

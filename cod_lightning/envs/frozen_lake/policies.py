@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
-from cod_lightning.envs.frozen_lake.packs import LakeTask
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, LakeTask, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.planner import ALL, belief_in, belief_of, facts_of, meaning, moved, plan_of
 from cod_lightning.envs.frozen_lake.wording import LakeWording, NaturalLake, Shore
 from cod_lightning.envs.players import TablePlay

@@ -13,8 +13,16 @@ from typing import Any
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Reference, Stepped, TextPolicy, text_space
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
-from cod_lightning.envs.frozen_lake.packs import LakeParameters, LakeTask, draw_mapping, draw_task, other_mapping
+from cod_lightning.envs.frozen_lake.lake import (
+    MAPPINGS,
+    Lake,
+    LakeParameters,
+    LakeTask,
+    draw_mapping,
+    draw_task,
+    neighbour,
+    other_mapping,
+)
 from cod_lightning.envs.frozen_lake.policies import LakeOracle, LakePlay, LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld

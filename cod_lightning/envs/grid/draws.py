@@ -6,13 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.estimate import Prior
 from cod_lightning.envs.grid.field import Cell, Costs, hill_costs, lane_costs, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.rook import moves_from
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 

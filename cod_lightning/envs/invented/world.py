@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Stepped, Unchanging, Variants
+from cod_lightning.envs.base import Stepped, Unchanging, Variants, split_of_text
 from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
@@ -21,7 +21,6 @@ from cod_lightning.envs.invented.kinds import (
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.rule import Fact, Goal, Rule, way
 from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split

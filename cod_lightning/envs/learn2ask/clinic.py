@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.learn2ask.items import BY_NAME, CONDITIONS, ITEMS, kin_of
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.ranges import Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.learn2ask.clinic import Label
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 

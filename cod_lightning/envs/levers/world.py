@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Proposals, Stepped, Unchanging
+from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import (
@@ -23,7 +23,6 @@ from cod_lightning.envs.levers.wording import (
     NaturalLevers,
 )
 from cod_lightning.envs.players import TablePlay
-from cod_lightning.envs.splits import OPENING, split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Share

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.pde.library import Equation, Template, equation_of, written
 from cod_lightning.envs.pde.numerics import highest_amplitude, stable
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split

@@ -10,11 +10,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.base import Stepped, split_of_text
 from cod_lightning.envs.checks import check_in, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing, set_up

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits, Unchanging
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits, Unchanging, split_of_text
 from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
 from cod_lightning.envs.textworld.houses import HouseSpec

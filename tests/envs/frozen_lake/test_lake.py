@@ -1,11 +1,13 @@
-"""Lakes: drawn, solved, and dealt to the splits."""
+"""Lakes: drawn, solved, and dealt to the splits; packs of them: mappings by scope, path lengths."""
 
 import random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Lake, distances, draw_lake, neighbour
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, STEPS, Lake, distances, draw_lake, neighbour
+from cod_lightning.types import Split
 
 LAKES = st.builds(
     lambda seed, size, p: draw_lake(random.Random(seed), size, p), st.integers(), st.integers(3, 8), st.floats(0, 1)
@@ -42,3 +44,26 @@ def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column,
     assert (after == before) == at_edge
     assert sum(abs(a - b) for a, b in zip(before, after, strict=True)) == 1 - at_edge
     assert all(0 <= n < size for n in after)
+
+
+def test_a_pack_has_one_mapping_and_many_lakes_within_the_limits():
+    env = FrozenLakeObscure(max_shortest_path=4)
+    for index in range(50):
+        specs = [t.spec for t in env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8).tasks]
+        assert len({spec.mapping for spec in specs}) == 1
+        assert len({spec.rows for spec in specs}) > 1
+        for spec in specs:
+            lake = Lake(spec.rows)
+            assert 4 <= lake.size <= 5
+            assert 1 <= distances(lake)[lake.find("S")] <= 4
+
+
+def test_all_mappings_are_drawn_and_only_those_that_may_be():
+    drawn = _mappings(FrozenLakeObscure(size_min=3, size_max=3), 400)
+    assert drawn == set(MAPPINGS)
+    held_out = _mappings(FrozenLakeObscure(size_min=3, size_max=3, mappings=(0, 5)), 60)
+    assert held_out == {MAPPINGS[0], MAPPINGS[5]}
+
+
+def _mappings(env: FrozenLakeObscure, num_packs: int) -> set[tuple[str, ...]]:
+    return {env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.mapping for i in range(num_packs)}

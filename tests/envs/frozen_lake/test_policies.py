@@ -9,8 +9,7 @@ from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake.lake import Lake, distances
-from cod_lightning.envs.frozen_lake.packs import LakeTask
+from cod_lightning.envs.frozen_lake.lake import Lake, LakeTask, distances
 from cod_lightning.envs.frozen_lake.policies import LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeWording
 from cod_lightning.types import Message, Pack, Role, Split

@@ -55,7 +55,7 @@ def test_where_the_player_is_said_to_be_is_where_it_is_on_the_map(feedback):
 
 
 def test_a_world_without_lakes_is_refused_and_never_hangs(monkeypatch):
-    monkeypatch.setattr("cod_lightning.envs.frozen_lake.packs.distances", lambda lake: {})
+    monkeypatch.setattr("cod_lightning.envs.frozen_lake.lake.distances", lambda lake: {})
     env = FrozenLakeObscure(size_min=3, size_max=3)
     with pytest.raises(ConfigError, match=r"max_shortest_path.*none was found"):
         env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.compact import SLOT_OF, WAYS, Known, attempt, canonical, site_with, ways_of
 from cod_lightning.envs.terminal.quirks import draw_site

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import TeacherDials
-from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.base import HiddenRules, Players, Reference, beside, split_of_text
 from cod_lightning.envs.terminal import Terminal
 from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines, plan
