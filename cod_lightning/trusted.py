@@ -111,11 +111,11 @@ def check_harmless(content: Any) -> None:
             continue
         name = key.rpartition(".")[2]
         if name in _ADDRESSES and not _leads_here(value):
-            _refuse(key, value, "no address of another machine, where a key and texts would go")
+            refuse(key, value, "no address of another machine, where a key and texts would go")
         if name == "class_path" and value.rpartition(".")[2] in _PROGRAMS:
-            _refuse(key, value, "nothing that runs programs")
+            refuse(key, value, "nothing that runs programs")
         if key.endswith(".local.arguments"):
-            _refuse(key, value, "no arguments for a server, of which some run programs")
+            refuse(key, value, "no arguments for a server, of which some run programs")
 
 
 def _leads_here(address: str) -> bool:
@@ -125,6 +125,7 @@ def _leads_here(address: str) -> bool:
         return False
 
 
-def _refuse(key: str, value: str, expected: str) -> None:
+def refuse(key: str, value: str, expected: str) -> None:
+    """Raise the `ConfigError` for what a config that is not trusted may not say."""
     remedy = "Add --trust if you trust the run as you would a program."
     raise ConfigError(key, value, f"{expected}, since the run's config.yaml may come from others", remedy)

@@ -13,7 +13,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line
-from cod_lightning.trusted import is_trusted
+from cod_lightning.trusted import is_trusted, refuse
 
 Options = dict[str, tuple[Any, Any, str]]
 """Key -> its type (None: a flag), default (...: there is none), and help."""
@@ -44,10 +44,7 @@ class OneLine(ArgumentParser):
         if not self.exit_on_error:
             super().error(message, ex)
         if "denylist" in message and not is_trusted():
-            denied = message.partition("Importing '")[2].partition("'")[0]
-            expected = "a class of this project, since the run's config.yaml may come from others"
-            remedy = "Add --trust if you trust the run as you would a program."
-            raise ConfigError("class_path", denied, expected, remedy)
+            refuse("class_path", message.partition("Importing '")[2].partition("'")[0], "a class of this project")
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last

@@ -15,7 +15,7 @@ import transformers
 import yaml
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from cod_lightning import __version__
+from cod_lightning import __version__, datamodules, modules
 from cod_lightning.adapters import has_adapter
 from cod_lightning.cache import class_paths, made_once, sources
 from cod_lightning.checkpoints.folder import AUTO
@@ -136,11 +136,8 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
 
 def started(config: Mapping[str, Any], **how: Any) -> Any:
     """The CLI of a warm start with this config; `how` are its other arguments."""
-    from cod_lightning.datamodules import DemonstrationDataModule
-    from cod_lightning.modules import WarmStartModule
-
     argv = ["--config", str(temporary_config("warm_start.yaml", config))]
-    return start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", **how)
+    return start(CodCLI, modules.WarmStartModule, datamodules.DemonstrationDataModule, argv, "warm_start", **how)
 
 
 def save_policy(cli: CodCLI, folder: Path) -> None:
@@ -161,8 +158,8 @@ def _key(config: str) -> str:
 
     A world that its author has edited keeps its class path, and demonstrates something else; so does a file with other rows.
     """
-    modules = {name.rpartition(".")[0] for name in class_paths(config)}
-    code = (path.read_text(errors="replace") for path in sources(modules))
+    homes = {name.rpartition(".")[0] for name in class_paths(config)}
+    code = (path.read_text(errors="replace") for path in sources(homes))
     content = yaml.safe_load(config)
     files = _marks({part: content[part] for part in ("data", "model")})
     parts = (config, __version__, torch.__version__, transformers.__version__, *code, *files)
