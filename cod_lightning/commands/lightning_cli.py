@@ -206,9 +206,8 @@ class CodCLI(LightningCLI):
         path = config.get("ckpt_path")
         callbacks: list[Any] = list(asked.callbacks or [])
         callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
-        self.began_at = (
-            read_checkpoint(path).global_step if fitting and path else None
-        )  # the update that `fit` goes on from
+        self.began_at = read_checkpoint(path).global_step if fitting and path else None
+        """The update that `fit` goes on from."""
         logger: Any = False
         resolved = ""
         if fitting:

@@ -138,12 +138,8 @@ class Audience(RolloutMonitor):
     def show(self, episode: Episode) -> None:
         """Print an episode that has ended."""
         lines = [text for turn in episode.turns for text in (turn.observation, f"policy> {turn.response}")]
-        title, colour, above, context = (
-            "writes a text for the task that comes",
-            "dim",
-            "context",
-            episode.context_before,
-        )
+        title, colour = "writes a text for the task that comes", "dim"
+        above, context = "context", episode.context_before
         if episode.kind is EpisodeKind.SOLVE:
             lines += [episode.feedback] if episode.feedback else []
             reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"

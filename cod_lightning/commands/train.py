@@ -176,12 +176,10 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        budget, evaluation = (
-            TokenBudget(self.config.sampled_token_budget),
-            Evaluation(by_checkpoint=bool(self.checkpoints)),
-        )
-        timed = (Throughput(), WeightSync())  # an update's time ends before the sync begins
-        return [*timed, MismatchGuard(), Notes(), Progress(), budget, Transcripts(), evaluation]
+        budget = TokenBudget(self.config.sampled_token_budget)
+        callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
+        callbacks += [MismatchGuard(), Notes(), Progress(), budget, Transcripts()]
+        return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
 
     def act(self, action: str) -> None:
         """As ever; after `fit` and `test`, evaluate beside what the policy started from, and write the report."""
