@@ -150,9 +150,10 @@ class Life:
                 own[index[id(one)]] = own.get(index[id(one)], 0.0) + float(weight)
         paid = structs.replace(episode, weights=tuple(own.items()))
         parts = {name: float(value) for name, value in parts.items()}
-        lost = next((one for one in came_of if one.reward is None), None)
-        if episode.reward is not None and lost is not None:
-            paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=lost.error)
+        lost = [one for one in came_of if one.reward is None]
+        if episode.reward is not None and lost:  # one that was skipped has no fault of its own
+            error = next((one.error for one in (*lost, *self.episodes) if one.error), "")
+            paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=error)
         elif episode.reward is not None:
             name = "world" if episode.kind is EpisodeKind.SOLVE else "context"
             before = episode.parts or ({name: episode.reward} if episode.reward else {})

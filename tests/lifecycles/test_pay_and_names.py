@@ -12,12 +12,14 @@ from cod_lightning.lifecycles import Ask, Program
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.credit_tables import credit_table, credited_entries
 from tests.lifecycles.test_programs import UntilSolved, Watch
 from tests.methods.test_attempts import live
 from tests.small_fit import small_fit
+from tests.stubs import WordWorld
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,21 @@ def test_weights_of_one_reward_add_up_and_that_of_an_episode_s_own_to_its_1():
     for life in (life for group in groups for life in group.lifecycles):
         for e in range(0, len(life.episodes), 2):
             assert [one.weights for one in life.episodes[e : e + 2]] == [((e, 1.0), (e + 1, 0.75)), ((e + 1, 1.5),)]
+
+
+@dataclass(frozen=True)
+class PaysForTheLast(Program):
+    """A text is paid for the last task."""
+
+    async def __call__(self, agent, pack):
+        written = (await agent.ask(pack.tasks[0], Ask(" w5"))).episode
+        solved = [await agent.solve(task) for task in pack.tasks]
+        agent.pay(written, solved[-1:], [1.0])
+
+
+def test_what_is_paid_for_a_skipped_task_is_missing_by_the_fault_before_it():
+    groups = live(program=PaysForTheLast(), world=WordWorld(raise_in=".1"))
+    for life in (life for group in groups for life in group.lifecycles):
+        assert [one.status for one in life.episodes] == ["failed", "completed", "failed", "skipped", "skipped"]
+        assert life.episodes[0].error == life.episodes[2].error
+    assert set(count_faults(groups)) == {"EnvironmentFailure"}
