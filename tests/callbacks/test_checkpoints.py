@@ -59,13 +59,12 @@ def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
 def test_a_run_that_is_overwritten_takes_what_it_left_with_it(tmp_path):
     """Its evaluation, its curves, and the lifecycles of a rank that the new run has not."""
     fit(tmp_path, 1)
-    test, rank, curves = (
-        "lifecycles/test_held_out_trained.jsonl",
-        "lifecycles/train.rank1.jsonl",
-        "tensorboard/events.out.tfevents.1",
+    of_lives = (
+        f"lifecycles/{name}" for name in ("test_held_out_trained.jsonl", "train.rank1.jsonl", "faults.rank1.log")
     )
-    faults = "lifecycles/faults.rank1.log"
-    left = [tmp_path / name for name in ("evaluation.json", "report.html", test, rank, curves, faults)]
+    left = [
+        tmp_path / name for name in ("evaluation.json", "report.html", "tensorboard/events.out.tfevents.1", *of_lives)
+    ]
     kept = [tmp_path / "lifecycles" / name for name in ("train.jsonl", "notes.txt")]
     for path in (*left, *kept):
         path.parent.mkdir(exist_ok=True)
@@ -129,12 +128,11 @@ def test_a_state_is_saved_once_and_again_after_a_validation_which_changes_it(tmp
     assert written == [4, 4]
 
 
-def test_a_run_that_overwrites_another_removes_its_checkpoints_when_it_has_its_own(tmp_path):
+def test_a_run_that_overwrites_another_removes_its_checkpoints_and_one_that_goes_on_from_an_older_one_drops_the_newer(
+    tmp_path,
+):
     fit(tmp_path, 4)
     assert names(fit(tmp_path, 1)) == ["last.ckpt", "update-00000001.ckpt"]
-
-
-def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_newer_ones(tmp_path):
     kept = fit(tmp_path, 3, None)
     again = fit(tmp_path, 2, None, ckpt_path=kept.folder.named(1))
     assert names(again) == ["last.ckpt", "update-00000001.ckpt", "update-00000002.ckpt"]

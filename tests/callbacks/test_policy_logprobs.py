@@ -21,6 +21,7 @@ from tests.forked import on_two_ranks
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
 NUM_UPDATES = 4
+Run = tuple[Path, GRPOModule, Updates]
 
 
 def fit(
@@ -67,13 +68,13 @@ def values(found: Sequence[PolicyLogprobs]) -> dict[tuple[str, int, int, int], l
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, Updates]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("run")
     module, updates, _ = fit(folder)
     return folder, module, updates
 
 
-def test_each_line_tells_of_the_very_tokens_that_the_transcript_has(run: tuple[Path, GRPOModule, Updates]) -> None:
+def test_each_line_tells_of_the_very_tokens_that_the_transcript_has(run: Run) -> None:
     known = sampled(run[0])
     assert records(run[0])
     for one in records(run[0]):
@@ -82,9 +83,7 @@ def test_each_line_tells_of_the_very_tokens_that_the_transcript_has(run: tuple[P
         assert len(one.logprobs) == len(behaviour) > 0
 
 
-def test_before_the_first_update_the_policy_agrees_with_the_sampler_and_later_it_has_moved(
-    run: tuple[Path, GRPOModule, Updates],
-) -> None:
+def test_before_the_first_update_the_policy_agrees_with_the_sampler_and_later_it_has_moved(run: Run) -> None:
     known, largest = sampled(run[0]), {0: 0.0, 1: 0.0}
     for one in records(run[0]):
         behaviour = known[one.pack, one.sibling, one.episode][1]
@@ -94,9 +93,7 @@ def test_before_the_first_update_the_policy_agrees_with_the_sampler_and_later_it
     assert largest[1] > 1e-3
 
 
-def test_every_kept_episode_with_an_advantage_has_one_line_with_it_and_no_other_has(
-    run: tuple[Path, GRPOModule, Updates],
-) -> None:
+def test_every_kept_episode_with_an_advantage_has_one_line_with_it_and_no_other_has(run: Run) -> None:
     folder, _, updates = run
     kept = {pack for pack, _, _ in sampled(folder)}
     assert len(kept) == 4
@@ -122,7 +119,7 @@ def test_attempts_beside_a_lifecycle_have_no_lines(tmp_path: Path) -> None:
     assert all(one.digest == known[one.pack, one.sibling, one.episode][0] for one in found)
 
 
-def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp_path: Path) -> None:
+def test_micro_batches_change_nothing(run: Run, tmp_path: Path) -> None:
     fit(tmp_path, token_budget=60, max_steps=1)
     split, whole = values(records(tmp_path)), values(records(run[0]))
     assert split
@@ -134,7 +131,7 @@ def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp
     "stopped_after", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
 def test_a_resumed_run_has_the_lines_of_an_uninterrupted_one_behind_one_that_was_torn(
-    stopped_after: int, run: tuple[Path, GRPOModule, Updates], tmp_path: Path
+    stopped_after, run, tmp_path
 ) -> None:
     *_, trainer = fit(tmp_path, max_steps=stopped_after)
     trainer.save_checkpoint(tmp_path / "last.ckpt")

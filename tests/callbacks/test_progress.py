@@ -43,15 +43,10 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cod_lightning.callbacks.progress._LINE_EVERY_S", 0.0)
-    file = io.StringIO()
-    callback = Progress()
-    callback.console = Console(file=file, width=80)
+    callback, file = progress(terminal=False)
     torch.manual_seed(0)
-    module, trainer = (
-        GRPOModule(small_policy(), lr=1e-2),
-        quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True),
-    )
-    trainer.fit(module, small_data())
+    fitted = quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True)
+    fitted.fit(GRPOModule(small_policy(), lr=1e-2), small_data())
     lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
     rollout = r"0/4 updates  TIME  rollout train: \d+/32 tasks  TIME(, TIME left)?"
     assert any(re.fullmatch(rollout, line) for line in lines)
@@ -145,13 +140,3 @@ def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
     assert tally.success == [0.5, 0.0, 1.0]
     assert list(map(len, tally.outcomes)) == [2, 1, 1]
     assert success_text([0.5, None]) == "pos0 .50  pos1  - "
-
-
-def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> None:
-    callback, file = progress(terminal=False)
-    trainer(tmp_path, [callback]).test(PlayedModule(), PlayedData(), verbose=False)
-    first, second = file.getvalue().splitlines()
-    assert first.startswith("1/2 conditions")
-    assert "test_heldout_trained: pos0 ." in first
-    assert second.startswith("2/2 conditions")
-    assert "test_heldout_blanked_context: pos0" in second

@@ -19,9 +19,11 @@ from cod_lightning.rollout.transcript import read
 from tests.credit_tables import advantage, credit_table
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
 
+Run = tuple[Path, GRPOModule, list[Batch], str]
+
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, list[Batch], str]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder, batches, file = tmp_path_factory.mktemp("run"), Updates(), io.StringIO()
     L.seed_everything(1, verbose=False)
     module, progress = GRPOModule(small_policy(), lr=1e-3), Progress()
@@ -38,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, lis
     return folder, module, batches.batches, file.getvalue()
 
 
-def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+def test_a_transcript_is_replayed_into_the_same_advantages(run: Run) -> None:
     folder, module, batches, _ = run
     groups = read(folder / "lifecycles" / "train.jsonl")
     rollouts = [groups[:4], groups[4:]]
@@ -51,7 +53,7 @@ def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPO
         assert any(stamped)
 
 
-def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+def test_two_passes_of_test_end_in_one_file_and_one_table(run: Run) -> None:
     record = json.loads((run[0] / "evaluation.json").read_text())["suites"]["heldout"]
     assert set(record["controls"]) == {"blanked_context", "warm_start_t0.0", "warm_start", "warm_start_blanked"}
     console = Console(file=io.StringIO(), width=80)
@@ -62,7 +64,7 @@ def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOM
     assert "No difference" in text
 
 
-def test_the_log_of_a_real_run_has_a_line_for_each_part(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+def test_the_log_of_a_real_run_has_a_line_for_each_part(run: Run) -> None:
     lines = run[3].splitlines()
     assert [line.split("  ")[2].split(":")[0] for line in lines] == [
         "validation", "train", "test_heldout_trained", "test_heldout_blanked_context", "test_heldout_warm_start_t0.0",

@@ -65,7 +65,6 @@ def test_a_run_that_had_spent_its_budget_does_nothing_more(tmp_path: Path) -> No
 
 def test_a_run_that_was_stopped_in_the_rollout_that_spent_the_budget_trains_on_it_to_its_end(tmp_path: Path) -> None:
     budget, other, module = TokenBudget(ROLLOUT), TokenBudget(ROLLOUT), PlayedModule()
-    trainer(tmp_path, [budget], max_epochs=-1).fit_loop.epoch_loop.max_steps = 1
     fitted = trainer(tmp_path, [budget])
     fitted.fit_loop.epoch_loop.max_steps = 1
     fitted.fit(PlayedModule(), TwoUpdates())

@@ -22,8 +22,11 @@ def fit(folder: Path, transcripts: Transcripts) -> None:
     trainer(folder, [transcripts]).fit(PlayedModule(), PlayedData())
 
 
-def test_every_validation_lifecycle_and_whole_groups_of_training_ones_are_kept(tmp_path: Path) -> None:
-    fit(tmp_path, Transcripts(train_per_rollout=3))
+def test_every_validation_lifecycle_and_whole_groups_of_training_ones_of_the_newest_run_are_kept(
+    tmp_path: Path,
+) -> None:
+    for _ in range(2):
+        fit(tmp_path, Transcripts(train_per_rollout=3))
     validation, train = (read(tmp_path / "lifecycles" / f"{name}.jsonl") for name in ("validation", "train"))
     assert len(validation) == 2 * 8  # two validations; the sanity check left out
     assert len(train) == 4 * 3
@@ -41,30 +44,18 @@ def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path) -> None:
     assert len(read(tmp_path / "lifecycles" / names[0])) == 5  # a second pass replaces the first
 
 
-def test_a_line_of_a_tested_checkpoint_says_how_many_updates_that_has(tmp_path: Path) -> None:
-    run = trainer(tmp_path, [Transcripts()], max_epochs=1)
+def test_a_resumed_run_goes_on_with_its_files_and_lines_of_a_tested_checkpoint_have_its_updates(tmp_path: Path) -> None:
+    def steps(name: str) -> list[int]:
+        lines = (tmp_path / "lifecycles" / f"{name}.jsonl").read_text().splitlines()
+        return [json.loads(line)["step"] for line in lines]
+
+    run, last = trainer(tmp_path, [Transcripts()], max_epochs=1), tmp_path / "last.ckpt"
     run.fit(PlayedModule(), PlayedData())
-    run.save_checkpoint(tmp_path / "last.ckpt")
-    trainer(tmp_path, [Transcripts()]).test(
-        PlayedModule(), PlayedData(), ckpt_path=tmp_path / "last.ckpt", verbose=False
-    )
-    lines = (tmp_path / "lifecycles" / "test_heldout_trained.jsonl").read_text().splitlines()
-    assert {json.loads(line)["step"] for line in lines} == {4}
-
-
-def test_a_new_run_begins_its_files_anew(tmp_path: Path) -> None:
-    for _ in range(2):
-        fit(tmp_path, Transcripts())
-    assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
-
-
-def test_a_resumed_run_goes_on_with_its_files(tmp_path: Path) -> None:
-    run = trainer(tmp_path, [Transcripts()], max_epochs=1)
-    run.fit(PlayedModule(), PlayedData())
-    run.save_checkpoint(tmp_path / "last.ckpt")
-    trainer(tmp_path, [Transcripts()]).fit(PlayedModule(), PlayedData(), ckpt_path=tmp_path / "last.ckpt")
-    lines = (tmp_path / "lifecycles" / "validation.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [4] * 8 + [8] * 8
+    run.save_checkpoint(last)
+    trainer(tmp_path, [Transcripts()]).test(PlayedModule(), PlayedData(), ckpt_path=last, verbose=False)
+    assert set(steps("test_heldout_trained")) == {4}
+    trainer(tmp_path, [Transcripts()]).fit(PlayedModule(), PlayedData(), ckpt_path=last)
+    assert steps("validation") == [4] * 8 + [8] * 8
 
 
 def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:

@@ -40,14 +40,12 @@ def block(protocol: str, hint: str) -> str:
     return f"{start}\n{hint}\n{end}"
 
 
-# --- shown ---
-
-
 @PROTOCOLS
-def test_the_first_task_shows_no_hint(protocol):
+def test_the_first_task_shows_no_hint_and_a_special_token_outside_the_block_is_no_part_of_one(protocol):
     context = HintContext(protocol, response_limit=None)
     assert context.text(context.empty()) == ""
     assert shown(context, "lake", "") == "lake"
+    assert read(HintContext(protocol), f"<|im_end|> {block(protocol, 'a')}").state.text == "a"
 
 
 def test_rules_come_first_then_the_hint_then_the_length_and_in_words_no_limit_is_told():
@@ -55,9 +53,6 @@ def test_rules_come_first_then_the_hint_then_the_length_and_in_words_no_limit_is
     assert text.startswith("THE RULES\n\n")
     assert text.index("THE RULES") < text.index("- 1 is up") < text.index("321")
     assert shown(HintContext("compact", response_limit=77), "lake", "1=up 2=?") == "lake 1=up 2=?"
-
-
-# --- asked for ---
 
 
 def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_order():
@@ -134,9 +129,6 @@ def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
     )
 
 
-# --- parsed ---
-
-
 @PROTOCOLS
 def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
     found = read(HintContext(protocol), f"I think.\n{block(protocol, '  1=up 2=?  ')} \n ")
@@ -177,11 +169,6 @@ def test_a_broken_rule_is_named_and_costs_the_penalty(protocol, shape, rule):
 
 
 @PROTOCOLS
-def test_a_special_token_outside_the_block_is_no_part_of_the_hint(protocol):
-    assert read(HintContext(protocol), f"<|im_end|> {block(protocol, 'a')}").state.text == "a"
-
-
-@PROTOCOLS
 @given(response=HOSTILE)
 def test_any_text_is_read_without_raising_and_a_hint_is_always_safe(protocol, response):
     found = read(HintContext(protocol), response)
@@ -205,17 +192,11 @@ def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(pr
     assert found.state.text == (hint if legal else "old")
 
 
-# --- what a failure leaves, and what it costs ---
-
-
 def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
     lost = read(HintContext(on_failure="lose"), "nothing", before="1=up").state.text
     assert "1=up" not in lost
     assert "No hints" in lost
     assert lost in shown(HintContext(), "rules", lost)
-
-
-# --- configured ---
 
 
 def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():

@@ -8,7 +8,6 @@ from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.notebook import NotebookContext
@@ -20,8 +19,6 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
 from tests.asked import answered, shown
 from tests.cases import each
-
-PROTOCOLS = each("protocol", ["natural", "compact"])
 
 
 def stacks(protocol):
@@ -52,12 +49,6 @@ def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protoc
         assert all(update.success and not update.feedback for update in life.updates)
         asking = sum(part.updates for part in context.parts)
         assert {len(update.turns) for update in life.updates} <= {asking}
-
-
-@PROTOCOLS
-@STACKS
-def test_it_keeps_the_contract(name, protocol):
-    assert [verdict.broken for verdict in check_context(stacks(protocol)[name])] == [()] * 6
 
 
 def test_a_task_is_shown_every_part_in_their_order():

@@ -97,6 +97,7 @@ def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, me
 
 
 OTHER = Chat(bpe_tokenizer(CHATML))
+PLAN = PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: ")
 NARROW = {"window": 540}
 """The second turn of a task has no room."""
 
@@ -164,17 +165,26 @@ def test_a_world_that_says_something_else_is_refused(tmp_path, world):
         other.resume([other_pack.tasks[0]])
 
 
+class Jamming(Levers):
+    """Breaks in its second task, at its first answer or where it begins."""
+
+    def __init__(self, *, begins=True):
+        super().__init__()
+        self.begins, self.jammed = begins, False
+
+    def step(self, action):
+        if self.jammed:
+            raise RuntimeError("jammed")
+        return super().step(action)
+
+    def reset(self, *, seed=None, options=None):
+        self.jammed = bool(options) and options["task"].id == "1"
+        if self.jammed and not self.begins:
+            raise RuntimeError("jammed")
+        return super().reset(seed=seed, options=options)
+
+
 def test_a_world_that_raises_costs_its_task_only(tmp_path):
-    class Jamming(Levers):
-        def step(self, action):
-            if self.jammed:
-                raise RuntimeError("jammed")
-            return super().step(action)
-
-        def reset(self, *, seed=None, options=None):
-            self.jammed = bool(options) and options["task"].id == "1"
-            return super().reset(seed=seed, options=options)
-
     agent, pack = _agent(tmp_path, Jamming())
     episodes = [agent.solve(task) for task in pack.tasks[:4]]
     assert [e.status is EpisodeStatus.FAILED for e in episodes] == [False, True, False, False]
@@ -183,33 +193,6 @@ def test_a_world_that_raises_costs_its_task_only(tmp_path):
     again, _ = _agent(tmp_path, Jamming())
     again.resume(list(pack.tasks[:4]))
     assert again.solve(pack.tasks[4]).position == 4
-
-
-def test_an_agent_that_died_before_its_update_does_that_first(tmp_path, monkeypatch):
-    agent, pack = _agent(tmp_path / "a")
-    sample, seeds = ScriptedEngine.generate, []
-
-    async def noted(self, request):
-        seeds.append(request.noise_seed)
-        return await sample(self, request)
-
-    monkeypatch.setattr(ScriptedEngine, "generate", noted)
-
-    def die(episode):
-        raise InterruptedError(episode.kind)
-
-    agent._on_episode = die
-    with pytest.raises(InterruptedError, match="solve"):
-        agent.solve(pack.tasks[0])
-    assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE]
-    again, _ = _agent(tmp_path / "a")
-    again.resume(list(pack.tasks[:1]))
-    whole, _ = _agent(tmp_path / "b")
-    num = len(seeds)
-    whole.solve(pack.tasks[0])
-    assert seeds[num:] == seeds[:num], "the noise is that of an agent that did not die"
-    assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
-    assert again.store.current().text == whole.store.current().text != ""
 
 
 def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):
@@ -291,11 +274,6 @@ def test_a_task_that_failed_before_the_process_died_is_followed_by_no_update(tmp
     assert [s.episode.kind for s in again.store.episodes()] == [EpisodeKind.SOLVE]
 
 
-def live_until_killed(folder: str, num_tasks: int, pipe: int, env, mechanism) -> None:
-    """Solve tasks, saying so in the pipe after each episode is stored; run in a forked child."""
-    _went_on(folder, num_tasks, env, mechanism, on_episode=lambda e: os.write(pipe, b"."))
-
-
 def _went_on(folder, num_tasks: int, env, mechanism, **kwargs) -> DeployedAgent:
     """The agent of this folder, gone on to so many tasks."""
     agent, pack = _agent(folder, env, num_tasks=num_tasks, mechanism=mechanism, **kwargs)
@@ -326,7 +304,7 @@ def kill_and_check(
         if child == 0:
             os.close(out)
             try:
-                live_until_killed(str(folder), num_tasks, into, env, mechanism)
+                _went_on(str(folder), num_tasks, env, mechanism, on_episode=lambda _, into=into: os.write(into, b"."))
             finally:
                 os._exit(0)
         os.close(into)
@@ -379,13 +357,7 @@ def test_its_environment_is_closed_with_it_and_one_that_cannot_be_is_logged(tmp_
     assert "EnvironmentFailure: OSError: the container is gone" in caplog.text
 
 
-@each(
-    ("program", "kinds"),
-    [
-        (BestOfN(n=3), ["solve", "update"]),
-        (PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: "), ["write", "solve", "update"]),
-    ],
-)
+@each(("program", "kinds"), [(BestOfN(n=3), ["solve", "update"]), (PLAN, ["write", "solve", "update"])])
 def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, program, kinds):
     agent, pack = _agent(tmp_path, program=program)
     assert [agent.solve(task).position for task in pack.tasks[:2]] == [0, 1]
@@ -399,36 +371,42 @@ def test_an_agent_runs_any_program_and_goes_on_in_it_after_a_restart(tmp_path, p
 
 @each("kind", [EpisodeKind.SOLVE, EpisodeKind.UPDATE])
 @each("mechanism", [MECHANISM, SkillsContext()])
-def test_the_record_of_an_agent_that_died_between_two_episodes_is_that_of_one_that_did_not(tmp_path, mechanism, kind):
+def test_the_record_and_the_noise_of_an_agent_that_died_between_two_episodes_are_those_of_one_that_did_not(
+    tmp_path, monkeypatch, mechanism, kind
+):
+    sample, seeds = ScriptedEngine.generate, []
+
+    async def noted(self, request):
+        seeds.append(request.noise_seed)
+        return await sample(self, request)
+
     def die(episode):
         if episode.kind is kind and episode.position == 3:
             raise InterruptedError
 
+    monkeypatch.setattr(ScriptedEngine, "generate", noted)
     agent, pack = _agent(tmp_path / "died", mechanism=mechanism, on_episode=die)
     for task in pack.tasks[:3]:
         agent.solve(task)
     with pytest.raises(InterruptedError):
         agent.solve(pack.tasks[3])
-    lives = [_went_on(tmp_path / name, 6, None, mechanism) for name in ("died", "whole")]
-    episodes, others = ([one.episode for one in of.store.episodes()] for of in lives)
-    assert episodes == others
-
-
-PLAN = PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: ")
+    died = _went_on(tmp_path / "died", 6, None, mechanism)
+    num = len(seeds)
+    whole = _went_on(tmp_path / "whole", 6, None, mechanism)
+    assert seeds[num:] == seeds[:num]
+    assert [one.episode for one in died.store.episodes()] == [one.episode for one in whole.store.episodes()]
+    assert died.store.current().text == whole.store.current().text
 
 
 def test_an_agent_that_died_between_a_plan_and_its_task_is_shown_that_plan(tmp_path):
-    class Dies(Exception):
-        pass
-
     def die(episode):
         if episode.kind is EpisodeKind.WRITE:
-            raise Dies
+            raise InterruptedError
 
     agent, pack = _agent(tmp_path / "died", program=PLAN)
     agent.solve(pack.tasks[0])
     agent._on_episode = die
-    with pytest.raises(Dies):
+    with pytest.raises(InterruptedError):
         agent.solve(pack.tasks[1])
     again, whole = (_agent(tmp_path / name, program=PLAN)[0] for name in ("died", "whole"))
     again.resume(list(pack.tasks[:1]))
@@ -441,22 +419,16 @@ def test_an_agent_that_died_between_a_plan_and_its_task_is_shown_that_plan(tmp_p
 
 @each("stops", [False, True])
 def test_a_plan_that_fails_costs_its_task_alone(tmp_path, stops):
-    class Jamming(Levers):
-        def reset(self, *, seed=None, options=None):
-            if options and options["task"].id == "1":
-                raise RuntimeError("jammed")
-            return super().reset(seed=seed, options=options)
-
-    agent, pack = _agent(tmp_path, Jamming(), program=PLAN)
+    agent, pack = _agent(tmp_path, Jamming(begins=False), program=PLAN)
     agent.solve(pack.tasks[0])
     if stops:
         agent._on_episode = lambda episode: 1 / 0
         with pytest.raises(ZeroDivisionError):
             agent.solve(pack.tasks[1])
-        agent, _ = _agent(tmp_path, Jamming(), program=PLAN)
+        agent, _ = _agent(tmp_path, Jamming(begins=False), program=PLAN)
         agent.resume(list(pack.tasks[:1]))
     assert agent.solve(pack.tasks[1]).status is EpisodeStatus.SKIPPED
-    agent, _ = _agent(tmp_path, Jamming(), program=PLAN)
+    agent, _ = _agent(tmp_path, Jamming(begins=False), program=PLAN)
     agent.resume(list(pack.tasks[:2]))
     assert agent.solve(pack.tasks[2]).reward is not None
     assert [one is None for one in agent.store.rewards()] == [False, True, False]

@@ -37,6 +37,13 @@ def _lived(folder, num: int) -> ContextStore:
     return store
 
 
+def _edited(folder, script: str) -> None:
+    """Others write into the file."""
+    other = sqlite3.connect(folder / "agent.sqlite")
+    other.executescript(script)
+    other.close()
+
+
 def test_every_version_carries_its_task_and_reward_and_survives_reopening(tmp_path):
     _lived(tmp_path, 3).close()
     store = ContextStore(tmp_path)
@@ -82,21 +89,14 @@ def test_another_world_is_refused_with_what_differs(tmp_path):
     assert store.identity == {"world": "levers-4", "stream": "test/0"}
 
 
-def test_what_a_store_of_before_was_not_told_decides_from_now_on(tmp_path):
+def test_a_policy_decides_from_when_it_was_first_named_or_another_was_asked_for(tmp_path):
     store = ContextStore(tmp_path)
     store.claim({"world": "levers-4"})
     store.claim({"world": "levers-4", "policy": "a"})
-    with pytest.raises(ConfigError, match="policy was a, is b"):
+    with pytest.raises(ConfigError, match=r"policy was a, is b.*--accept_changes true"):
         store.claim({"world": "levers-4", "policy": "b"})
     with pytest.raises(ConfigError, match="policy was a, is None"):
         store.claim({"world": "levers-4"})
-
-
-def test_another_policy_goes_on_where_that_is_asked_for_and_decides_from_then_on(tmp_path):
-    store = ContextStore(tmp_path)
-    store.claim({"world": "levers-4", "policy": "a"})
-    with pytest.raises(ConfigError, match="--accept_changes true"):
-        store.claim({"world": "levers-4", "policy": "b"})
     store.claim({"world": "levers-4", "policy": "b"}, new_policy=True)
     store.claim({"world": "levers-4", "policy": "b"})
     with pytest.raises(ConfigError, match="world was levers-4, is doors"):
@@ -114,15 +114,10 @@ def test_no_store_is_made_where_it_should_be_there_and_a_new_one_has_one_empty_v
 
 @each("content", [b"not a database" * 100, None])
 def test_a_foreign_file_is_refused_by_name(tmp_path, content):
-    path = tmp_path / "agent.sqlite"
     if content is None:
-        other = sqlite3.connect(path)
-        other.execute("CREATE TABLE identity (key TEXT, value TEXT)")
-        other.execute("INSERT INTO identity VALUES ('schema', '99')")
-        other.commit()
-        other.close()
+        _edited(tmp_path, "CREATE TABLE identity (key TEXT, value TEXT); INSERT INTO identity VALUES ('schema', '99')")
     else:
-        path.write_bytes(content)
+        (tmp_path / "agent.sqlite").write_bytes(content)
     with pytest.raises(DataError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path)
 
@@ -143,10 +138,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
     store = _lived(tmp_path, 3)
     store.claim({"world": "levers"})
     store.close()
-    other = sqlite3.connect(tmp_path / "agent.sqlite")
-    other.execute(damage)
-    other.commit()
-    other.close()
+    _edited(tmp_path, damage)
 
     def read():
         store = ContextStore(tmp_path)
@@ -170,9 +162,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
 )
 def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted, tmp_path):
     _lived(tmp_path, 2).close()
-    other = sqlite3.connect(tmp_path / "agent.sqlite")
-    other.executescript(planted)
-    other.close()
+    _edited(tmp_path, planted)
     with pytest.raises(DataError, match="Name another --state"):
         ContextStore(tmp_path)
 
