@@ -41,27 +41,21 @@ def test_the_reply_is_encoded_and_ends_with_the_stop_token():
 
 
 @each(
-    ("most", "ids", "stop"),
+    ("reply", "most", "ids", "stop"),
     [
-        (3, (3, 4, STOP), StopReason.STOP),
-        (2, (3, 4), StopReason.LENGTH),
-        (1, (3,), StopReason.LENGTH),
-        (0, (), StopReason.LENGTH),
+        ("3 4", 3, (3, 4, STOP), StopReason.STOP),
+        ("3 4", 2, (3, 4), StopReason.LENGTH),
+        ("3 4", 0, (), StopReason.LENGTH),
+        ("", 9, (STOP,), StopReason.STOP),
+        (f"3 {STOP} 4", 9, (3, STOP), StopReason.STOP),
     ],
 )
-def test_a_reply_that_does_not_fit_is_cut_and_has_no_stop_token(most, ids, stop):
-    completion = say(lambda messages, rng: "3 4", most=most)
+def test_a_reply_that_does_not_fit_is_cut_without_a_stop_token_and_one_that_spells_it_ends_there(
+    reply, most, ids, stop
+):
+    completion = say(lambda messages, rng: reply, most=most)
     assert (completion.action_ids, completion.stop) == (ids, stop)
     assert len(completion.behaviour_logprobs) == len(ids)
-
-
-def test_an_empty_reply_is_a_stop_token():
-    assert say(lambda messages, rng: "").action_ids == (STOP,)
-
-
-def test_a_reply_that_spells_the_stop_token_ends_there():
-    completion = say(lambda messages, rng: f"3 {STOP} 4")
-    assert (completion.action_ids, completion.stop) == ((3, STOP), StopReason.STOP)
 
 
 def test_the_same_noise_seed_gives_the_same_reply_whatever_was_asked_before():

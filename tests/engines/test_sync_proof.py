@@ -32,7 +32,7 @@ def test_a_digest_of_a_large_tensor_is_that_of_all_of_its_parts(monkeypatch):
     assert len({digest(one), digest(changed), digest(exchanged)}) == 3
 
 
-def test_staleness_is_the_least_squares_share_of_the_way_back():
+def test_staleness_is_the_least_squares_share_of_the_way_back_and_noise_as_large_as_the_step_decides_nothing():
     generator = torch.Generator().manual_seed(0)
     new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
     old = new + 0.1 * way
@@ -44,9 +44,6 @@ def test_staleness_is_the_least_squares_share_of_the_way_back():
     assert found.error == pytest.approx((rest / sum((o - n) ** 2 for _, n, o in ways)) ** 0.5, rel=1e-3)
     assert found.stale
     assert not found.fresh
-
-
-def test_noise_as_large_as_the_step_decides_nothing():
     generator = torch.Generator().manual_seed(0)
     new, way, noise = (torch.randn(32, generator=generator) for _ in range(3))
     found = Lag.of(new + noise, new, new + 0.1 * way)

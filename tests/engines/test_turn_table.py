@@ -113,7 +113,7 @@ def _logits(*likely: int) -> torch.Tensor:
     return torch.nn.functional.one_hot(torch.tensor(likely), 10).float() * 5
 
 
-def test_a_turn_keeps_its_tokens_while_the_table_grows():
+def test_a_turn_keeps_its_tokens_while_the_table_grows_and_ends_at_a_stop_token_or_at_its_limit():
     table = TurnTable()
     table.begin(np.array([0]), [_request(3, 2)])
     table.sample(np.array([0]), _logits(4))
@@ -126,9 +126,6 @@ def test_a_turn_keeps_its_tokens_while_the_table_grows():
     assert list(table.sampled(np.array([], np.int64))) == []
     ids, columns = table.next_inputs(np.array([0, 5]))
     assert (ids.tolist(), columns.tolist()) == ([6, 9], [4, 8])
-
-
-def test_a_turn_ends_at_a_stop_token_or_at_its_limit():
     table, slots = TurnTable(stop_ids=[3]), np.array([0, 1, 2])
     table.begin(slots, [_request(2, most) for most in (1, 9, 9)])
     table.sample(slots, _logits(4, 3, 4))
