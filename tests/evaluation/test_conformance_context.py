@@ -23,47 +23,15 @@ def test_a_context_that_no_policy_without_a_model_can_write_is_shown_to_a_person
     assert not [verdict for verdict in check_context(HintContext("compact")) if verdict.look]
 
 
-class ListingWords(WordedWords):
-    def words(self):
-        return ["hint"]
-
-
-class Listing(HintContext):
-    """Gives its words as a list."""
-
-    companions = (ListingWords, *HintContext.companions)
+def hinting(kind, **members):
+    """The hint, with a companion of this kind that has these members."""
+    own = type("Own", (kind,), members)
+    return type("Hinting", (HintContext,), {"companions": (own, *HintContext.companions)})
 
 
 class Loud(HintContext):
     def empty(self):
         return TextState("hello")
-
-
-class ForgetfulScripted(HintScripted):
-    def adopt(self, note):
-        return TextState("")
-
-
-class Forgetful(HintContext):
-    companions = (ForgetfulScripted, *HintContext.companions)
-
-
-class UndumpedStored(Stored):
-    def load(self, text):
-        return TextState("other")
-
-
-class Undumped(HintContext):
-    companions = (UndumpedStored, *HintContext.companions)
-
-
-class DeafScripted(HintScripted):
-    def write(self, note, messages):
-        return "no"
-
-
-class Deaf(HintContext):
-    companions = (DeafScripted, *HintContext.companions)
 
 
 class Paying(HintContext):
@@ -88,13 +56,7 @@ class Notes(msgspec.Struct):
     text: str = ""
 
 
-class MutableScripted(HintScripted):
-    def adopt(self, note):
-        return Notes(note)
-
-
-class Mutable(HintContext):
-    companions = (MutableScripted, *HintContext.companions)
+class Mutable(hinting(HintScripted, adopt=lambda self, note: Notes(note))):
     State = Notes
 
     def empty(self):
@@ -111,11 +73,11 @@ class Mutable(HintContext):
 @each(
     ("mechanism", "evidence"),
     [
-        (Listing, "words() is a list; expected a tuple"),
+        (hinting(WordedWords, words=lambda self: ["hint"]), "words() is a list; expected a tuple"),
         (Loud, "expected an empty string"),
-        (Forgetful, "text(adopt(note)) lacks"),
-        (Undumped, "is another one after dump and load"),
-        (Deaf, "the answer of write() is not taken"),
+        (hinting(HintScripted, adopt=lambda self, note: TextState("")), "text(adopt(note)) lacks"),
+        (hinting(Stored, load=lambda self, text: TextState("other")), "is another one after dump and load"),
+        (hinting(HintScripted, write=lambda self, note, messages: "no"), "the answer of write() is not taken"),
         (Paying, "expected at most 0"),
         (Raw, "a control token is kept"),
         (Mutable, "changed the state"),

@@ -69,20 +69,18 @@ def test_the_area_is_the_mean_over_positions(name: str, quantity: str) -> None:
 
 
 @each("quantity", ["success", "reward"])
-def test_forward_transfer_leaves_position_0_out_and_prefers_the_control_that_asks_nobody(quantity: str) -> None:
-    transfer = FOUND["forward_transfer"]
+@each(
+    ("control", "played"),
+    [("no_context", CONTROLS), ("blanked_context", {"blanked_context": CONTROLS["blanked_context"]})],
+)
+def test_forward_transfer_leaves_position_0_out_and_prefers_the_control_that_asks_nobody(
+    control, played, quantity
+) -> None:
+    transfer = figures(TRAINED, played)["forward_transfer"]
     assert transfer is not None
-    assert transfer["control"] == "no_context"
-    later = difference({"reward": "rewards"}.get(quantity, quantity), "no_context")[1:]
+    assert transfer["control"] == control
+    later = difference({"reward": "rewards"}.get(quantity, quantity), control)[1:]
     assert transfer[quantity]["mean"] == pytest.approx(sum(later) / len(later))
-
-
-def test_forward_transfer_makes_do_with_the_blanked_context() -> None:
-    transfer = figures(TRAINED, {"blanked_context": CONTROLS["blanked_context"]})["forward_transfer"]
-    assert transfer is not None
-    assert transfer["control"] == "blanked_context"
-    later = difference("success", "blanked_context")[1:]
-    assert transfer["success"]["mean"] == pytest.approx(sum(later) / len(later))
 
 
 def test_the_stateful_gain_is_that_of_continual_learning_bench_task_by_task() -> None:

@@ -23,8 +23,11 @@ def with_success(played, success, **changes):
     return dataclasses.replace(played, outcomes=outcomes, **changes)
 
 
-def test_outcomes_come_back_by_pack_and_position(tmp_path: Path) -> None:
+def test_outcomes_come_back_by_pack_and_position_and_a_missing_success_stays_missing(tmp_path: Path) -> None:
     played = play(Suite(name="heldout"))
+    success = played[0].outcomes.success.copy()
+    success[3, 2] = np.nan
+    played[0] = with_success(played[0], success)
     write_packs(tmp_path / FILE, played)
     for one in played:
         found = read_packs(tmp_path / FILE, "heldout", one.condition.name)
@@ -32,17 +35,6 @@ def test_outcomes_come_back_by_pack_and_position(tmp_path: Path) -> None:
         same = found.rows(one.outcomes.pack_ids)
         np.testing.assert_array_equal(same.success, one.outcomes.success)
         np.testing.assert_array_equal(same.rewards, one.outcomes.rewards)
-
-
-def test_a_missing_success_stays_missing(tmp_path: Path) -> None:
-    one = play(Suite(name="heldout"))[0]
-    success = one.outcomes.success.copy()
-    success[3, 2] = np.nan
-    write_packs(tmp_path / FILE, [with_success(one, success)])
-    found = read_packs(tmp_path / FILE, "heldout", "trained")
-    assert found is not None
-    assert np.isnan(found.rows(["3"]).success[0, 2])
-    assert np.isnan(found.success).sum() == 1
 
 
 def test_what_is_played_again_replaces_itself_alone(tmp_path: Path) -> None:

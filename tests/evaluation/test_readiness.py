@@ -38,12 +38,6 @@ def test_what_a_suite_leaves_open_is_taken_from_the_training_and_controls_need_r
     assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (CONTROLS["blanked_context"],)
 
 
-@each("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
-def test_a_control_that_is_named_and_cannot_be_played_is_refused(control: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data\.suites\.mine\.controls is {control}; expected a world with a"):
-        settled(Suite(name="mine", controls=(control,)), WordWorld(), PlainContext())
-
-
 def test_memory_is_switched_off_only_where_there_is_some() -> None:
     suite = Suite(name="a", controls=("no_world_memory", "scripted"))
     assert settled(suite).controls == (CONTROLS["scripted"],)
@@ -61,11 +55,22 @@ def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
     assert (changing.world, changing.change_at) == (own, 2)
 
 
-def test_a_change_outside_a_pack_or_of_a_world_whose_rule_cannot_change_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.change_at is 5"):
-        settled(Suite(name="mine", pack_size=None, wrap="non_stationary", change_at=5))
-    with pytest.raises(ConfigError, match="hidden rule can change"):
-        settled(Suite(name="mine", wrap="non_stationary"), WordWorld(), PlainContext())
+@each(
+    ("setting", "of", "said"),
+    [
+        *(
+            ({"controls": (control,)}, (WordWorld(), PlainContext()), f"controls is {control}; expected a world with a")
+            for control in ("random", "memoryless", "scripted", "oracle", "oracle_context")
+        ),
+        ({"pack_size": None, "wrap": "non_stationary", "change_at": 5}, (), "change_at is 5"),
+        ({"wrap": "non_stationary"}, (WordWorld(), PlainContext()), ".*hidden rule can change"),
+        ({"env": LEVERS}, (Levers(), HintContext()), "env is Levers in single words"),
+    ],
+)
+def test_a_control_a_change_or_a_world_that_cannot_be_played_is_refused(setting, of, said) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.suites\.mine\.{said}"):
+        settled(Suite(name="mine", **setting), *of)
+    assert settled(Suite(name="mine", env=Levers()), Levers(), HintContext())
 
 
 def test_a_world_in_words_that_a_tiny_policy_has_not_is_refused() -> None:
@@ -73,9 +78,3 @@ def test_a_world_in_words_that_a_tiny_policy_has_not_is_refused() -> None:
     for foreign in (Levers(), GridNavigation(side_min=4, side_max=4, levels=3, protocol="compact")):
         with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env .* words that the policy was made with"):
             settled(Suite(name="mine", env=foreign), chat=tiny_chat())
-
-
-def test_a_suite_in_single_words_is_refused_to_a_language_model_whose_context_is_in_sentences() -> None:
-    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env is Levers in single words"):
-        settled(Suite(name="mine", env=LEVERS), Levers(), HintContext())
-    assert settled(Suite(name="mine", env=Levers()), Levers(), HintContext())

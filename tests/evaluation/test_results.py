@@ -53,28 +53,14 @@ def test_the_blanked_deviation_is_the_largest_distance_from_position_0() -> None
     assert record["paired"]["blanked_max_deviation"] == pytest.approx(expected)
 
 
-def test_a_suite_without_controls_compares_nothing() -> None:
-    suite = Suite(name="bare", controls=(), warm_start_temperatures=())
-    record = results_of(play(suite))["suites"]["bare"]
-    assert record["controls"] == {}
-    assert record["paired"]["trained_minus_best_warm_start"] is None
-    assert record["paired"]["blanked_max_deviation"] is None
-
-
-def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
+def test_what_is_missing_is_null_in_the_file_and_without_controls_nothing_is_compared(tmp_path: Path) -> None:
     (trained,) = play(Suite(name="bare", controls=(), warm_start_temperatures=()))
     trained.outcomes.success[:, 3], trained.outcomes.rewards[:, 3] = np.nan, np.nan
     write_results(tmp_path / "evaluation.json", [trained])
     record = read_results(tmp_path / "evaluation.json")["suites"]["bare"]
-    assert record["positions"][3] == {
-        "reward": None,
-        "reward_ci95": None,
-        "success": None,
-        "success_ci95": None,
-        "n": 0,
-        "malformed": None,
-    }
-    assert record["cod_gain"] is None
+    assert record["positions"][3] == dict.fromkeys(record["positions"][0]) | {"n": 0}
+    assert (record["cod_gain"], record["controls"]) == (None, {})
+    assert record["paired"]["trained_minus_best_warm_start"] is record["paired"]["blanked_max_deviation"] is None
 
 
 def few(name: str) -> Suite:

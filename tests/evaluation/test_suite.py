@@ -49,12 +49,9 @@ def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_s
     assert found[1].label == "test_heldout_blanked_context"
 
 
-def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s() -> None:
+def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s_and_controls_can_be_left_out() -> None:
     names = [c.name for c in Suite(name="a", temperature=0.4, warm_start_temperatures=(1.0,), controls=()).conditions()]
     assert names == ["trained", "warm_start", "warm_start_t1.0"]
-
-
-def test_controls_can_be_left_out() -> None:
     assert len(Suite(name="a", controls=(), warm_start_temperatures=()).conditions()) == 1
     names = [c.name for c in Suite(name="a", controls=("no_context",)).conditions()]
     assert "no_context" in names

