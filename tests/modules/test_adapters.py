@@ -6,7 +6,7 @@ import lightning as L
 import pytest
 import torch
 
-from cod_lightning.adapters import adapter_weights, is_adapter
+from cod_lightning.adapters import adapter_weights
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
@@ -113,8 +113,3 @@ def test_a_checkpoint_of_another_adapter_is_refused_in_one_line(other, tmp_path,
     said = {"another base": "has other weights", "all weights": "of a whole model", "other layers": "of other layers"}
     with pytest.raises(DataError, match=said[other]):
         quiet_trainer(tmp_path, WeightSync()).fit(resumed, again, ckpt_path=str(path), weights_only=True)
-
-
-def test_names_of_an_adapter_are_told_from_others():
-    assert is_adapter("model.layers.0.mlp.up_proj.lora_B.default.weight")
-    assert not is_adapter("model.layers.0.mlp.up_proj.base_layer.weight")

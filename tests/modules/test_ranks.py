@@ -83,27 +83,16 @@ class RecomputingPolicy(TinyPolicy):
 
 def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", made=TinyPolicy, **module):
     L.seed_everything(3, verbose=False)
-    policy = (
-        made(**SMALL)
-        if issubclass(made, TinyPolicy)
-        else made(path=str(folder / "base"), rank=4, dtype="float32", window=96)
-    )
+    adapter = {"path": str(folder / "base"), "rank": 4, "dtype": "float32", "window": 96}
+    policy = made(**(SMALL if issubclass(made, TinyPolicy) else adapter))
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 8, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
     data = RolloutDataModule(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
     if recorded is not None:  # the same groups on any number of ranks, whatever an engine would sample
         groups = {group.pack.id: group for group in transcript.read(recorded)}
         data.packs.collected = lambda packs, *_: [groups[pack.id] for pack in packs]
     recorder = Recorder()
-    trainer = quiet_trainer(
-        folder,
-        WeightSync(),
-        Throughput(),
-        recorder,
-        strategy=strategy(name, number),
-        devices=number,
-        max_steps=max_steps,
-        precision=precision,
-    )
+    how = {"strategy": strategy(name, number), "devices": number, "max_steps": max_steps, "precision": precision}
+    trainer = quiet_trainer(folder, WeightSync(), Throughput(), recorder, **how)
     trainer.fit(GRPOModule(policy, **({"lr": 1e-3, "token_budget": 100, "gradient_clip_val": None} | module)), data)
     kept = ("gradients", "values", "packs", "rows", "weights")
     return SimpleNamespace(**{name: getattr(recorder, name) for name in kept})
@@ -160,6 +149,13 @@ def off_policy(group):
     return structs.replace(group, lifecycles=tuple(map(life, group.lifecycles)))
 
 
+def see_alike(ours, theirs):
+    """Gradients of an update, by parameter."""
+    assert max(float(gradient.abs().max()) for gradient in theirs.values()) > 1e-4
+    for parameter, gradient in theirs.items():
+        torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+
+
 OBJECTIVES = {
     "rec": {"mismatch": TokenTruncate()},
     "clip_cov": {"loss": ClipCov(drop_fraction=0.1, cov_low=-9.0, cov_high=9.0), "scale": "batch", "reweight": None},
@@ -199,9 +195,7 @@ def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, chose
         for found in (rank[key] for rank in ranks):
             assert len(found.gradients) == len(expected.gradients) == NUM_UPDATES
             for ours, theirs in zip(found.gradients, expected.gradients, strict=True):
-                assert max(float(gradient.abs().max()) for gradient in theirs.values()) > 1e-4
-                for parameter, gradient in theirs.items():
-                    torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+                see_alike(ours, theirs)
             for ours, theirs in zip(found.values, expected.values, strict=True):
                 assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
             for parameter, weight in expected.weights.items():
@@ -241,8 +235,7 @@ def test_rows_as_a_tree_have_the_gradients_of_padded_ones(name, number, recorded
     for gradients, num_passes in on_ranks(number, train, tmp_path / "out"):
         assert num_passes > 1, "only the case was asked"
         for ours, theirs in zip(gradients, alone["rec"].gradients, strict=True):
-            for parameter, gradient in theirs.items():
-                torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+            see_alike(ours, theirs)
 
 
 @pytest.mark.soak
@@ -278,8 +271,6 @@ def test_an_adapter_is_trained_on_two_ranks_as_on_one(recorded, tmp_path):
         for ours, theirs in zip(rank.gradients, expected.gradients, strict=True):
             assert theirs
             assert all(is_adapter(name) for name in theirs)
-            assert max(float(gradient.abs().max()) for gradient in theirs.values()) > 1e-4
-            for parameter, gradient in theirs.items():
-                torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+            see_alike(ours, theirs)
         for parameter, weight in expected.weights.items():
             torch.testing.assert_close(rank.weights[parameter], weight, rtol=0, atol=1e-4)

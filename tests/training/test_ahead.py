@@ -169,15 +169,6 @@ class Wrong(Uniform):
         return super().next(first, count if first == 0 else 0)
 
 
-@each("staleness", [0, 1])
-def test_a_source_that_names_no_pack_ends_the_run_where_the_rollout_would_be_taken(tmp_path, staleness):
-    data = made(staleness, source=Wrong())
-    with pytest.raises(ConfigError, match=r"data\.source is Wrong"):
-        fit(tmp_path, data)
-    assert data.trainer.global_step == UPDATES
-    assert not ahead_threads()
-
-
 def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
     data = made(0)
     monkeypatch.setattr(data.runner.ahead, "begin", lambda play: pytest.fail("a rollout was begun"))
@@ -214,9 +205,16 @@ TURNS = 2 * 2 * (2 * 2 + 1)
 """Of a rollout: packs, siblings, two solve episodes of two turns and one update."""
 
 
-def test_what_ends_a_rollout_ahead_ends_the_run_where_it_would_be_taken(tmp_path):
-    data = made(engine=Refuses(TURNS + 10))
-    with pytest.raises(EngineRefused, match="no such model"):
+@each(
+    ("more", "error", "said"),
+    [
+        (lambda: {"engine": Refuses(TURNS + 10)}, EngineRefused, "no such model"),
+        (lambda: {"source": Wrong()}, ConfigError, r"data\.source is Wrong"),
+    ],
+)
+def test_what_ends_a_rollout_ahead_ends_the_run_where_it_would_be_taken(tmp_path, more, error, said):
+    data = made(**more())
+    with pytest.raises(error, match=said):
         fit(tmp_path, data)
     assert data.trainer.global_step == UPDATES
     assert data.state_dict()["rollouts"]["ahead"] == []

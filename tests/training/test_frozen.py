@@ -59,13 +59,10 @@ def test_without_a_path_it_is_the_policy_that_training_begins_with(base):
     assert all(torch.equal(own[n], p) for n, p in AutoModelForCausalLM.from_pretrained(base).named_parameters())
 
 
-def test_without_a_path_and_without_weights_there_is_nothing_to_freeze():
+def test_without_a_path_and_without_weights_there_is_nothing_to_freeze_and_another_vocabulary_is_refused(base):
     sampler = trained()
     with pytest.raises(ConfigError, match=r"data\.frozen\.path is None"):
         FrozenRole("update").sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
-
-
-def test_a_checkpoint_of_another_vocabulary_is_refused_by_key(base):
     with pytest.raises(ConfigError, match=r"data\.frozen\.path is "):
         FrozenRole("solve", str(base)).check({"other": 0})
 

@@ -261,15 +261,21 @@ def same(one, other):
 
 
 @each("make", [Everything], slow=[lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay])
-def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
+def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them_with_its_kind_and_its_own_number(
+    tmp_path, make
+):
     def act(_):
         story = Story(make(), packs=8, updates=2)
         made = updates(story.stream)
         rows = [[(*row_key(b, r), float(b.advantages[r])) for r in range(len(b)) if b.is_replayed[r]] for b in made]
-        return rows, story.rollouts.state_dict()["replay"], len(story.buffer._rows)
+        numbers = [(set(b.episode[b.is_replayed].tolist()), set(b.kinds.tolist())) for b in made]
+        return rows, story.rollouts.state_dict()["replay"], len(story.buffer._rows), numbers
 
-    rows, state, num = act(0)
-    (first, of_first, num_first), (second, of_second, num_second) = on_two_ranks(tmp_path, act)
+    rows, state, num, _ = act(0)
+    (first, of_first, num_first, own), (second, of_second, num_second, others) = on_two_ranks(tmp_path, act)
+    for (one, kinds), (other, _) in zip(own, others, strict=True):
+        assert one.isdisjoint(other)
+        assert kinds <= {0}
     assert [sorted(own + other) for own, other in zip(first, second, strict=True)] == [sorted(of) for of in rows]
     assert any(first)
     assert any(second)
@@ -418,6 +424,15 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
     assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
 
 
+def buffer_of(groups, replay):
+    """A buffer that has stored the rows of groups of pack 4, these rows, and their credit."""
+    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
+    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
+    buffer = ReplayBuffer(replay, 5)
+    buffer.join(0, batch, credit, [[0]])
+    return buffer, batch, credit
+
+
 @each("versions", [(1, 2), (2, 1), (3, 3)])
 def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     """Weights that changed in flight."""
@@ -429,10 +444,7 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     first = structs.replace(whole.lifecycles[1].episodes[0], turns=tuple(turns))
     life = structs.replace(whole.lifecycles[1], episodes=(first, *whole.lifecycles[1].episodes[1:]))
     groups = [structs.replace(whole, lifecycles=(whole.lifecycles[0], life, whole.lifecycles[2]))]
-    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
-    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
-    buffer = ReplayBuffer(Everything(), 5)
-    buffer.join(0, batch, credit, [[0]])
+    buffer, batch, credit = buffer_of(groups, Everything())
     (found,) = [one for one in buffer.stored if (one.sibling, one.episode) == (1, 0)]
     assert found.policy_version == min(versions)
     joined, _ = buffer.join(1, batch, credit, [[0]])
@@ -445,10 +457,7 @@ def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_wh
     first = whole.lifecycles[0]
     beside = structs.replace(first.episodes[0], parent=0)
     groups = [structs.replace(whole, lifecycles=(records.with_attempts(first, beside), *whole.lifecycles[1:]))]
-    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
-    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
-    buffer = ReplayBuffer(answers(worth=lambda self, episode: 1.0), 5)
-    buffer.join(0, batch, credit, [[0]])
+    buffer, batch, credit = buffer_of(groups, answers(worth=lambda self, episode: 1.0))
     own = batch.rows((~batch.is_attempt).nonzero().squeeze(1))
     assert len(own) < len(batch)
     stored = [row_key(rows, r) for rows in buffer._rows.values() for r in range(len(rows))]
@@ -457,17 +466,6 @@ def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_wh
     joined, _ = buffer.join(1, batch, credit, [[0]])
     replayed, fresh = joined.episode[joined.is_replayed], joined.episode[~joined.is_replayed]
     assert set(replayed.tolist()).isdisjoint(fresh.tolist())
-
-
-def test_replayed_rows_have_the_kind_of_their_episode_and_numbers_that_no_two_ranks_give_twice(tmp_path):
-    def act(_):
-        story = Story(Everything(), packs=8, updates=2)
-        return [(b.episode[b.is_replayed].tolist(), b.kinds.tolist()) for b in updates(story.stream)]
-
-    for of_update in zip(*on_two_ranks(tmp_path, act), strict=True):
-        (one, kinds), (other, _) = of_update
-        assert set(one).isdisjoint(other)
-        assert set(kinds) == {0}
 
 
 def test_a_replay_sees_the_number_of_each_rollout_from_0_on():

@@ -102,15 +102,6 @@ def test_it_goes_on_as_if_it_had_not_been_kept(name):
         one.runner.ahead.drop()
 
 
-def test_its_packs_are_those_that_the_environment_drew():
-    story, other = Story(HintContext()), Story(HintContext())
-    story.next(0)
-    other.rollouts.load_state_dict(story.rollouts.state_dict())
-    kept, played = other.runner.ahead.take(), story.runner.ahead.take()
-    assert [one.pack for one in kept.packs] == [one.pack for one in played.packs]
-    assert [group.pack for part in kept.parts for group in part.groups] == [one.pack for one in kept.packs]
-
-
 def test_what_a_signal_had_given_up_is_played_from_the_packs_that_were_chosen_then():
     story, choices = Story(HintContext()), [PackChoice(index) for index in (9, 3, 5, 7)]
     key = {"first": 4, "choices": [asdict(one) for one in choices]}

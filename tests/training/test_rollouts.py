@@ -293,20 +293,20 @@ def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
     assert rows == {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 0}
 
 
-def test_packs_without_signal_are_replaced_by_further_ones_until_the_rollout_is_full():
-    story = Story(silent=(1, 2, 4), resample=3)
+@each(
+    ("silent", "resample", "rounds", "kept"),
+    [
+        ((1, 2, 4), 3, [[0, 1, 2, 3], [4, 5], [6], [7, 8, 9, 10]], [[0, 3], [5, 6]]),
+        (range(100), 2, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]], [[0, 1], [2, 3]]),
+    ],
+)
+def test_packs_without_signal_are_replaced_by_further_ones_and_after_the_last_round_fill_what_is_missing(
+    silent, resample, rounds, kept
+):
+    story = Story(silent=silent, resample=resample)
     first = updates(story.stream)[:2]
-    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5], [6]]
-    assert [packs_of(batch) for batch in first] == [[0, 3], [5, 6]]
-    assert story.rounds[3] == [7, 8, 9, 10]  # the next rollout begins with the first pack that was not played
-
-
-def test_after_the_last_round_packs_without_signal_fill_what_is_missing():
-    story = Story(silent=range(100), resample=2)
-    first = updates(story.stream)[:2]
-    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    assert [packs_of(batch) for batch in first] == [[0, 1], [2, 3]]
-    assert story.rounds[3] == [12, 13, 14, 15]
+    assert story.rounds[:4] == rounds, "the next rollout begins with the first pack that was not played"
+    assert [packs_of(batch) for batch in first] == kept
 
 
 def data(**options):

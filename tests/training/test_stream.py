@@ -63,13 +63,12 @@ def rows(own, credit):
     return collate(segments_of(own), credit, {f"p{g}": g for g in range(G)}, pad_id=9)
 
 
-def test_an_update_trains_on_the_same_packs_whatever_the_number_of_ranks(each_rank, number):
+def test_an_update_trains_on_the_same_packs_on_any_number_of_ranks_and_few_are_shared_out_as_far_as_they_go(
+    each_rank, number
+):
     size = G // U // number
     for owners in each_rank(lambda rank: ranks.owners(G, U)):
         assert owners == [r for r in range(number) for _ in range(size)] * U
-
-
-def test_few_packs_are_shared_out_as_far_as_they_go(each_rank, number):
     for owners in each_rank(lambda rank: ranks.owners(2, 1)):
         assert len(owners) == 2
         assert owners == sorted(owners)

@@ -46,9 +46,8 @@ def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_r
     assert found.rows.tolist() == expected
     assert found.num_action_tokens == int(x.action_mask.sum())
     assert found.num_episodes == G * K * E
-    x, values = batch(), advantages()
     found = plan(x, values, filter_packs=True)
-    assert found.rows.tolist() == plan(x, values).rows.tolist()
+    assert found.rows.tolist() == expected
     of_pack = x.place[:, 0] < 2
     assert found.num_action_tokens == int(x.action_mask[of_pack].sum())
     assert found.num_episodes == 2 * K * E
@@ -92,16 +91,13 @@ def test_where_tokens_have_advantages_of_their_own_an_episode_is_taken_with_all_
     assert plan(replace(x, by_token=by_token), advantages()).rows.tolist() == [0, 1]
 
 
-def test_a_row_without_actions_is_no_episode():
+def test_a_row_without_actions_is_no_episode_and_when_no_pack_has_signal_nothing_is_left():
     x = batch()
     mask = x.action_mask.clone()
     mask[2] = False
     found = plan(replace(x, action_mask=mask), advantages())
     assert 2 not in found.rows.tolist()
     assert found.num_episodes == G * K * E - 1
-
-
-def test_when_no_pack_has_signal_nothing_is_left():
     found = plan(batch(), advantages() * 0, filter_packs=True)
     assert len(found.rows) == found.num_action_tokens == found.num_episodes == 0
 
