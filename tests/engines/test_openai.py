@@ -77,7 +77,7 @@ def test_a_served_policy_says_what_it_says_in_process(max_new_tokens):
     assert 1 < server.most_in_flight <= 3
 
 
-def test_a_request_carries_messages_sampling_settings_and_the_key():
+def test_a_request_carries_messages_sampling_settings_and_the_key_which_a_server_without_keys_does_not_get(monkeypatch):
     with ChatServer(lambda content: said("up")) as server:
         engine = bound(server.url, extra_body={"top_k": -1}, token_limit="max_completion_tokens", leave_out=["top_p"])
         ask(engine)
@@ -92,9 +92,6 @@ def test_a_request_carries_messages_sampling_settings_and_the_key():
             "top_k": -1,
         }
     ]
-
-
-def test_a_server_without_keys_gets_no_key_and_never_another_variables(monkeypatch):
     with ChatServer(lambda content: said("up")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         ask(bound(None, api_key_variable="NO_SUCH_KEY"))

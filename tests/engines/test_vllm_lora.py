@@ -110,18 +110,6 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
         SelfTest()(engine, model, window=256)
 
 
-@in_process
-def test_a_base_of_another_precision_is_caught(pair):
-    engine, model = pair
-    sync(engine, model)
-    engine._reload((name, weight.bfloat16().float()) for name, weight in plain_weights(model, merge=False))
-    try:
-        with pytest.raises(EngineMismatch, match="or it computes otherwise"):
-            SelfTest()(engine, model, window=256)
-    finally:
-        engine._reload(plain_weights(model, merge=False))
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("started", [QUANTISED], indirect=True)
 def test_the_base_before_it_was_quantised_is_caught(started, base):

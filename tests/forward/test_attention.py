@@ -11,8 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from cod_lightning.forward import attention
 from cod_lightning.forward.attention import grouped_attention, use_grouped_attention
 from tests.cases import each
-
-SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 16, "head_dim": 4}
+from tests.forward.small import SMALL
 
 
 def _module(groups: int) -> nn.Module:
@@ -144,9 +143,8 @@ def test_in_half_precision_attention_is_written_out_with_its_softmax_in_float32(
 )
 def test_a_model_takes_it_where_it_would_have_taken_that_of_torch(config, made, kv_heads, implementation, expected):
     torch.manual_seed(0)
-    model = made._from_config(
-        config(**SMALL, num_attention_heads=4, num_key_value_heads=kv_heads), attn_implementation=implementation
-    ).eval()
+    sizes = SMALL | {"num_key_value_heads": kv_heads}
+    model = made._from_config(config(**sizes), attn_implementation=implementation).eval()
     ids = torch.randint(20, (2, 7))
     mask = torch.ones(7, 7).tril().bool().expand(2, 1, 7, 7)
     before = model(input_ids=ids, attention_mask=mask).logits

@@ -79,12 +79,18 @@ def test_log_probs_and_gradients_are_those_of_the_whole_computation(name):
     assert all(torch.allclose(found[n], wanted[n], atol=1e-5) for n in wanted)
 
 
-def test_only_the_positions_that_are_read_are_computed(monkeypatch):
-    model, (ids, mask) = MODELS["attention written out"](), _case()
-    seen, queries, written_out = [], [], attention._written_out
+@pytest.fixture
+def queries(monkeypatch):
+    """How many queries each attention that is written out has."""
+    found, written_out = [], attention._written_out
     monkeypatch.setattr(
-        attention, "_written_out", lambda *given: queries.append(given[0].shape[2]) or written_out(*given)
+        attention, "_written_out", lambda *given: found.append(given[0].shape[2]) or written_out(*given)
     )
+    return found
+
+
+def test_only_the_positions_that_are_read_are_computed(queries):
+    (model, (ids, mask)), seen = (MODELS["attention written out"](), _case()), []
     last = model.model.layers[-1]
     for network in (last.mlp.gate_proj, last.self_attn.o_proj):
         network.register_forward_hook(lambda layer, args, out: seen.append(args[0].shape[:-1].numel()))
@@ -95,12 +101,8 @@ def test_only_the_positions_that_are_read_are_computed(monkeypatch):
     assert queries[1] < 9
 
 
-def test_a_row_that_nobody_reads_takes_no_queries_at_all(monkeypatch):
+def test_a_row_that_nobody_reads_takes_no_queries_at_all(queries):
     model, (ids, _) = MODELS["attention written out"](), _case()
-    queries, written_out = [], attention._written_out
-    monkeypatch.setattr(
-        attention, "_written_out", lambda *given: queries.append(given[0].shape[2]) or written_out(*given)
-    )
     nothing = torch.zeros_like(ids, dtype=torch.bool)
     found = _logprobs(model, ids, nothing, nothing)
     assert queries == [9]

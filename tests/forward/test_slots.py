@@ -39,16 +39,13 @@ def test_slots_keep_their_own_while_others_write_and_the_store_grows():
     assert torch.equal(keys[:2, :, :3], first)
 
 
-def test_a_copied_slot_goes_on_by_itself():
+def test_a_copied_slot_goes_on_by_itself_and_slots_copied_in_a_ring_get_what_the_others_had():
     cache = SlotCache()
     first, second = torch.randn(1, 2, 3, 5), torch.randn(2, 2, 1, 5)
     _write(cache, [0], [0], first)
     cache.copy(np.array([0, 0]), np.array([0, 4]), 3)
     keys, _ = _write(cache, [0, 4], [3, 3], second)
     assert torch.equal(keys[[0, 4], :, :4], torch.cat([first.expand(2, 2, 3, 5), second], dim=2))
-
-
-def test_slots_copied_in_a_ring_get_what_the_others_had():
     cache = SlotCache()
     first = torch.randn(3, 2, 4, 5)
     keys, _ = _write(cache, [0, 1, 2], [0, 0, 0], first)

@@ -74,12 +74,6 @@ def test_a_baseline_with_weights_is_refused_by_key_and_a_warm_start_needs_them(c
         WarmStartModule(EndpointPolicy())
 
 
-def test_an_endpoint_plays_validation_packs():
-    with tiny_server() as server:
-        assert main(["validate", *arguments(server.url, "--data.val_packs", "2")]) == 0
-    assert len(server.requests) > 10
-
-
 def test_an_endpoint_is_deployed_and_its_use_told(tmp_path, capsys):
     with tiny_server() as server:
         argv = arguments(server.url, "--state", "agent", "--num_tasks", "3", "--sampling_temperature", "0")

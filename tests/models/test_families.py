@@ -12,7 +12,6 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
-from cod_lightning.forward.packed import packs
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.modules.policy import PolicyModule, _leave_out_dropout
@@ -20,7 +19,7 @@ from cod_lightning.training.scorers import CheckpointScorer
 from tests.cases import each
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made, saved
-from tests.word_play import reference_logprobs
+from tests.word_play import ask, reference_logprobs, request
 
 OFTEN = "llama", "mixtral", "qwen3_5_text", "gemma2", "granite", "cohere2", "deepseek_v3", "gpt_oss", "opt"
 """One of each kind of attention, of experts and of logits; those like them are slow."""
@@ -40,12 +39,18 @@ def own_logits(model, ids):
         model.set_attn_implementation(before)
 
 
-@every_family
-def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
-    model, drawn = made(name), random.Random(0)
+def served(model):
+    """By an engine."""
     engine = TransformersEngine()
     engine.bind(model, [2])
     engine.update_weights(model.state_dict().items(), policy_version=1)
+    return engine
+
+
+@every_family
+def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
+    model, drawn = made(name), random.Random(0)
+    engine = served(model)
     assert type(engine.decoder.forward).__name__ == ("OneByOne" if name in ONE_BY_ONE else "PackedForward")
 
     async def dialogue(number):
@@ -85,10 +90,7 @@ def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own
     model.zero_grad()
     use_grouped_attention(model)
     use_rms_norm(model)
-    rows = SimpleNamespace(token_ids=ids, action_mask=mask, lengths=torch.tensor([24, 19, 19]))
-    module = SimpleNamespace(token_budget=1)  # as a tree wherever the model takes one
-    module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
-    found, _ = PolicyModule._scored(module, model, rows)  # pyright: ignore
+    found = trained_logprobs(model, ids, mask, [24, 19, 19], token_budget=1)  # as a tree wherever the model takes one
     torch.testing.assert_close(found, expected.detach(), atol=1e-3, rtol=1e-3)
     found.sum().backward()
     for key, weight in model.named_parameters():
@@ -96,9 +98,9 @@ def test_the_training_forward_has_the_log_probs_and_gradients_of_the_model_s_own
             torch.testing.assert_close(weight.grad, wanted[key], atol=2e-2, rtol=2e-2, msg=lambda m, k=key: f"{k}: {m}")
 
 
-def trained_logprobs(model, token_ids, action_mask, lengths):
+def trained_logprobs(model, token_ids, action_mask, lengths, token_budget=None):
     """By the training forward, of padded rows."""
-    module = SimpleNamespace(token_budget=None)
+    module = SimpleNamespace(token_budget=token_budget)
     module._takes_tree = lambda model: PolicyModule._takes_tree(module, model)  # pyright: ignore
     rows = SimpleNamespace(token_ids=token_ids, action_mask=action_mask, lengths=torch.tensor(lengths))
     return PolicyModule._scored(module, model, rows)[0]  # pyright: ignore
@@ -121,20 +123,12 @@ def test_rotary_frequencies_that_change_with_the_length_are_the_same_for_all_row
         alone = token_logprobs(model(ids[1:, :20]).logits, ids[1:, :20]) * mask[1:, :20]
         torch.testing.assert_close(found[1:, :20], alone)
         assert (token_logprobs(plain(ids[1:, :20]).logits, ids[1:, :20])[0, 12:] - alone[0, 12:]).abs().max() > 0.1
-    engine = TransformersEngine()
-    engine.bind(model, [2])
-    engine.update_weights(model.state_dict().items(), policy_version=1)
+    engine = served(model)
 
-    async def dialogue(prompt):
-        asked = Request(dialogue=str(prompt), prompt_ids=prompt, messages=(), max_new_tokens=8, noise_seed=1)
-        answer = await engine.generate(asked)
-        engine.release(asked.dialogue)
-        return prompt, answer
-
-    async def both():
-        return await asyncio.gather(dialogue(ids[0, :30].tolist()), dialogue(ids[1, :9].tolist()))
-
-    for prompt, answer in asyncio.run(both()):
+    prompts = [ids[0, :30].tolist(), ids[1, :9].tolist()]
+    for prompt, answer in zip(
+        prompts, ask(engine, *(request(p, str(len(p)), max_new_tokens=8) for p in prompts)), strict=True
+    ):
         scores = reference_logprobs(model, [*prompt, *answer.action_ids])
         for t, token in enumerate(answer.action_ids, len(prompt)):
             behaviour = answer.behaviour_logprobs[t - len(prompt)]
@@ -174,8 +168,3 @@ def test_a_model_that_makes_its_logits_in_another_way_is_refused(monkeypatch):
     monkeypatch.setattr(type(model), "forward", squared)
     with pytest.raises(ConfigError, match=r"model.policy is LlamaForCausalLM"):
         output_layer(model)
-
-
-def test_a_model_with_recurrent_layers_is_not_packed():
-    assert not packs(made("qwen3_5_text"))
-    assert packs(made("mistral"))

@@ -5,9 +5,19 @@ import torch
 
 from cod_lightning.errors import CodLightningError, ConfigError, DataError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
-from tests.cases import each
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A policy of two words whose weights and tokenizer are in this folder: model and tokenizer."""
+    policy = TinyPolicy(**SMALL)
+    tokenizer = policy.tokenizer(["a", "b"])
+    model = policy.model(tokenizer)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    return model, tokenizer
 
 
 def test_every_word_is_one_token_and_others_are_unknown():
@@ -25,11 +35,8 @@ def test_the_default_policy_has_a_third_of_a_million_weights_and_ties_its_embedd
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
 
 
-def test_a_saved_policy_is_loaded_as_it_was(tmp_path):
-    policy = TinyPolicy(**SMALL)
-    tokenizer = policy.tokenizer(["a", "b"])
-    model = policy.model(tokenizer)
-    model.save_pretrained(tmp_path)
+def test_a_saved_policy_is_loaded_as_it_was(saved, tmp_path):
+    model, tokenizer = saved
     again = TinyPolicy(**SMALL, weights=str(tmp_path)).model(tokenizer)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
@@ -66,12 +73,9 @@ def test_with_induction_an_untrained_model_goes_on_as_after_the_last_two_words_b
     assert said["after the last"] <= 1
 
 
-@each("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
+@pytest.mark.usefixtures("saved")
 def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(words, tmp_path):
-    policy = TinyPolicy(**SMALL)
-    tokenizer = policy.tokenizer(["a", "b"])
-    policy.model(tokenizer).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
     other = TinyPolicy(**SMALL, weights=str(tmp_path))
     count = 6 + len(words)
     with pytest.raises(DataError, match=f"has 8 words, and those of this environment .* are {count} others"):
@@ -79,11 +83,9 @@ def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(wor
     other.model(other.tokenizer(["a", "b"]))
 
 
-@each("size", ["hidden_size", "num_layers", "intermediate_size"])
-def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_weights(size, tmp_path):
-    policy = TinyPolicy(**SMALL)
-    tokenizer = policy.tokenizer(["a", "b"])
-    policy.model(tokenizer).save_pretrained(tmp_path)
+@pytest.mark.parametrize("size", ["hidden_size", "num_layers", "intermediate_size"])
+def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_weights(size, saved, tmp_path):
+    tokenizer = saved[1]
     other = TinyPolicy(**SMALL | {size: 2 * SMALL[size]}, weights=str(tmp_path))
     with pytest.raises(ConfigError, match=rf"model\.policy\.{size} is \d+; expected {SMALL[size]}, as the weights in"):
         other.model(tokenizer)

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 import torch.distributed as dist
 
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
@@ -21,12 +20,10 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import count_drift
 from tests.adapted import adapted, write_base
 from tests.forked import with_engines
-from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
 from tests.word_play import ask, play
 
 TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 16, "window": 256}
-WORDS = WordWorld().words()
 
 
 @pytest.fixture
@@ -60,6 +57,22 @@ def engine(two, model, tmp_path):
     made = engine_for(two, model, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def only(model, tmp_path):
+    """Makes an engine with these settings of a server of its own; gives both."""
+    made = []
+
+    def make(**settings):
+        server = FakeVLLM()
+        made.append((server, engine_for([server], model, tmp_path, **settings)))
+        return made[-1]
+
+    yield make
+    for server, engine in made:
+        engine.close()
+        server.die()
 
 
 def request(dialogue="a", ids=(3, 7, 5), **kwargs) -> Request:
@@ -133,13 +146,11 @@ def test_a_server_that_comes_back_with_other_weights_gets_the_right_ones_before_
     assert len(two[1].loaded) == 2
 
 
-def test_a_run_ends_with_one_message_when_no_server_comes_back(model, tmp_path):
-    server = FakeVLLM()
-    engine = engine_for([server], model, tmp_path, return_s=0.3)
+def test_a_run_ends_with_one_message_when_no_server_comes_back(only):
+    server, engine = only(return_s=0.3)
     server.die()
     with pytest.raises(EngineRefused, match=r"no vLLM server came back within 0\.3 s \(data\.engine\.return_s\)"):
         ask(engine, request())
-    engine.close()
 
 
 @pytest.mark.parametrize(
@@ -154,25 +165,19 @@ def test_a_turn_that_kills_every_server_or_is_denied_fails_alone(engine, two, st
     assert ask(engine, request())[0].action_ids
 
 
-def test_a_slow_server_costs_the_turn_its_deadline_and_no_more(model, tmp_path):
-    server = FakeVLLM()
-    engine = engine_for([server], model, tmp_path, timeout_s=0.2)
+def test_a_slow_server_costs_the_turn_its_deadline_and_no_more(only):
+    server, engine = only(timeout_s=0.2)
     server.after_s = 0.6
     (failure,) = ask(engine, request(), return_exceptions=True)
     assert isinstance(failure, EngineFailure)
     assert "gave no answer within 0.2 s (data.engine.timeout_s)" in str(failure)
-    engine.close()
-    server.die()
 
 
-def test_no_more_turns_are_in_flight_at_a_server_than_asked_for(model, tmp_path):
-    server = FakeVLLM()
-    engine = engine_for([server], model, tmp_path, max_concurrent=3)
+def test_no_more_turns_are_in_flight_at_a_server_than_asked_for(only):
+    server, engine = only(max_concurrent=3)
     server.after_s, server.most_in_flight = 0.02, 0
     ask(engine, *(request(f"d{i}") for i in range(12)))
     assert server.most_in_flight == 3
-    engine.close()
-    server.die()
 
 
 def test_another_run_s_weights_of_the_same_version_are_noticed(two, model, tmp_path):
@@ -290,9 +295,8 @@ def test_a_server_that_the_system_does_not_start_again_is_tried_now_and_then_and
     engine.close()
 
 
-def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(model, tmp_path):
-    server = FakeVLLM()
-    engine = engine_for([server], model, tmp_path)
+def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(only, model):
+    server, engine = only()
     server.die()
     with pytest.warns(UserWarning, match=f"left out until the next sync: {server.url} cannot be reached"):
         engine.update_weights(model.state_dict().items(), 2)
@@ -303,8 +307,6 @@ def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(model,
     back.join()
     assert said.policy_version == 2
     assert server.version == engine.label
-    engine.close()
-    server.die()
 
 
 def test_the_self_test_asks_every_server(engine, two):
@@ -418,37 +420,46 @@ def test_weights_stay_where_they_are_while_another_rank_still_brings_a_server_th
     assert with_shared(late_on_rank_1, two[:1], model, tmp_path) == [[], [True]]
 
 
-class Starting(FakeVLLM):
-    """A process of this machine that takes a while to start."""
+@pytest.fixture
+def started(monkeypatch):
+    """Servers that were started as processes of this machine, in their order."""
+    made = []
 
-    alive, num_stops = True, 0
+    class Starting(FakeVLLM):
+        """Takes a while to start."""
 
-    def __init__(self, how, *, key, **options):
-        super().__init__()
-        self.key = key
+        alive, num_stops = True, 0
 
-    def start(self, model=None):
-        pass
+        def __init__(self, how, *, key, **options):
+            super().__init__()
+            self.key = key
+            made.append(self)
 
-    def wait(self, healthy):
-        while not healthy():
-            time.sleep(0.01)
+        def start(self, model=None):
+            pass
 
-    def stop(self):
-        self.num_stops += 1
+        def wait(self, healthy):
+            while not healthy():
+                time.sleep(0.01)
 
+        def stop(self):
+            self.num_stops += 1
 
-def test_a_sync_waits_for_a_server_that_was_started_again_a_moment_ago(monkeypatch, model, tmp_path):
     monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.ServerProcess", Starting)
     monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.check_local", lambda num, how: None)
+    yield made
+    for server in made:
+        server.die()
+
+
+def test_a_sync_waits_for_a_server_that_was_started_again_a_moment_ago(started, model, tmp_path):
     engine = engine_for([], model, tmp_path, start=1)
-    process = engine._servers[0].process
+    (process,) = started
     process.die()
     threading.Timer(0.3, process.come_back).start()
     engine.update_weights(model.state_dict().items(), 2)
     assert (process.version, process.num_stops) == (engine.label, 0)
     engine.close()
-    process.die()
 
 
 @pytest.fixture(scope="module")
@@ -541,30 +552,10 @@ def test_servers_that_a_killed_run_left_asleep_or_with_turns_held_serve_the_next
     assert (two[0].held, two[1].asleep) == (False, False)
 
 
-def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brings_it(monkeypatch, model, tmp_path):
+def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brings_it(
+    started, monkeypatch, model, tmp_path
+):
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    started, keys = [], []
-
-    class FakeProcess(FakeVLLM):
-        alive = True
-
-        def __init__(self, how, *, key, **options):
-            super().__init__()
-            self.key = key
-            started.append(self)
-            keys.append(key)
-
-        def start(self):
-            pass
-
-        def wait(self, healthy):
-            assert healthy()
-
-        def stop(self):
-            pass
-
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.ServerProcess", FakeProcess)
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.check_local", lambda num, how: None)
     elsewhere = FakeVLLM()
     for _ in range(2):
         engine = engine_for([elsewhere], model, tmp_path, start=1)
@@ -572,15 +563,14 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
         assert len(answers) == 2
         assert elsewhere.prompts == started[-1].prompts[-1:] == [(3, 7, 5)]
         engine.close()
-    assert len(keys[0]) >= 32
-    assert keys[0] != keys[1]
+    assert len(started[0].key) >= 32
+    assert started[0].key != started[1].key
     stranger = ServerClient(started[-1].url, "", 5.0)
     assert not stranger.healthy()
     for route in ("/collective_rpc", "/sleep?level=1", "/update_weight_version"):
         with pytest.raises(EngineFailure, match="HTTP 401"):
             stranger.post(route)
-    for server in (*started, elsewhere):
-        server.die()
+    elsewhere.die()
 
 
 def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
@@ -590,13 +580,3 @@ def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monke
     assert shared.root.stat().st_mode & 0o777 == 0o755
     own.close()
     shared.close()
-
-
-def test_tied_weights_are_written_under_both_names(tmp_path, model):
-    from safetensors.torch import load_file
-
-    folder = WeightFolder(str(tmp_path))
-    written = load_file(folder.write(model, model.state_dict().items(), "a:1") / "model.safetensors")
-    assert written.keys() == model.state_dict().keys()
-    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in written.items())
-    folder.close()

@@ -19,8 +19,12 @@ def opened(path):
     return file, vocabulary_of(file, config_of(file).vocab_size)
 
 
-def spelled(vocabulary, text):
-    return [vocabulary.tokens[number] for number in reference_ids(vocabulary, text)]
+def see_tokens(path, text, tokens):
+    """The text has these tokens by the rules, and in the tokenizer that is built."""
+    file, vocabulary = opened(path)
+    assert [vocabulary.tokens[number] for number in reference_ids(vocabulary, text)] == tokens
+    built = fast_tokenizer(vocabulary, file)
+    assert built.convert_ids_to_tokens(built(text, add_special_tokens=False)["input_ids"]) == tokens
 
 
 @each(
@@ -46,10 +50,7 @@ def spelled(vocabulary, text):
 )
 def test_the_rules_by_which_bytes_are_merged(pre, text, tokens, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", vocabulary=byte_tokens() | {"pre": pre})
-    file, vocabulary = opened(path)
-    assert spelled(vocabulary, text) == tokens
-    built = fast_tokenizer(vocabulary, file)
-    assert built.convert_ids_to_tokens(built(text, add_special_tokens=False)["input_ids"]) == tokens
+    see_tokens(path, text, tokens)
 
 
 @each(
@@ -72,10 +73,7 @@ def test_the_rules_by_which_bytes_are_merged(pre, text, tokens, tmp_path):
 )
 def test_the_rules_by_which_characters_are_merged(space_prefix, text, tokens, tmp_path):
     path = tiny_file(tmp_path / "tiny.gguf", vocabulary=character_tokens(space_prefix))
-    file, vocabulary = opened(path)
-    assert spelled(vocabulary, text) == tokens
-    built = fast_tokenizer(vocabulary, file)
-    assert built.convert_ids_to_tokens(built(text, add_special_tokens=False)["input_ids"]) == tokens
+    see_tokens(path, text, tokens)
 
 
 @pytest.mark.parametrize(
