@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
@@ -107,6 +107,12 @@ def write_evaluation(folder: Path) -> None:
     (folder / "evaluation.json").write_text(json.dumps({"suites": {"held_out": suite}}))
 
 
+def with_episodes(made: Group, change: Callable[[Episode], Episode]) -> Group:
+    """The group with every episode changed so."""
+    lives = (structs.replace(life, episodes=tuple(map(change, life.episodes))) for life in made.lifecycles)
+    return structs.replace(made, lifecycles=tuple(lives))
+
+
 def saying(made: Group, text: str) -> Group:
     """The group with this text wherever a policy or a world may put one."""
 
@@ -114,8 +120,7 @@ def saying(made: Group, text: str) -> Group:
         turns = tuple(structs.replace(t, observation=text, response=text) for t in one.turns)
         return structs.replace(one, turns=turns, context_before=text, context_after=f"{text} again", feedback=text)
 
-    lives = tuple(structs.replace(life, episodes=tuple(map(episode, life.episodes))) for life in made.lifecycles)
-    return structs.replace(made, lifecycles=lives)
+    return with_episodes(made, episode)
 
 
 def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> list[Group]:

@@ -15,11 +15,11 @@ from msgspec import structs
 from cod_lightning.diagnosis.evidence import PlacedEpisode, read_evidence
 from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
-from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind, Lifecycle
+from cod_lightning.types import EntryEvent, EntryEventKind, EpisodeKind
 from tests.hostile_texts import ENCODABLE, RAW
 from tests.records import group, turn
 from tests.reports.conftest import Opened
-from tests.reports.made_runs import saying, varied_groups, write_logprobs, write_run
+from tests.reports.made_runs import saying, varied_groups, with_episodes, write_logprobs, write_run
 from tests.speed import slowness
 
 pytestmark = pytest.mark.slow
@@ -90,14 +90,9 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Opened, tmp_path: Path) -> None:
-    noted = EntryEvent(EntryEventKind.CAME, "1", "a word " * 40)
-
-    def noting(life: Lifecycle) -> Lifecycle:
-        return structs.replace(life, episodes=tuple(structs.replace(one, entries=(noted,)) for one in life.episodes))
-
-    groups = [
-        structs.replace(made, lifecycles=tuple(map(noting, made.lifecycles))) for made in varied_groups(2, 4, words=12)
-    ]
+    noted = (EntryEvent(EntryEventKind.CAME, "1", "a word " * 40),)
+    plain = varied_groups(2, 4, words=12)
+    groups = [with_episodes(made, lambda one: structs.replace(one, entries=noted)) for made in plain]
     long = group("long", [[True, False] * 32] * 2)
     page = opened(write_run(tmp_path / "run", [*groups, long], group_size=4))
     page.set_viewport_size({"width": 390, "height": 844})
@@ -245,11 +240,8 @@ def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path
 
 
 def test_of_an_endpoint_of_which_no_log_prob_is_known_none_is_shown(opened: Opened, tmp_path: Path) -> None:
-    def asked(life: Lifecycle) -> Lifecycle:
-        turns = (turn("go left", (0.0, 0.0, 0.0)),)
-        return structs.replace(life, episodes=tuple(structs.replace(one, turns=turns) for one in life.episodes))
-
-    made = structs.replace(GROUPS[0], lifecycles=tuple(map(asked, GROUPS[0].lifecycles)))
+    asked = (turn("go left", (0.0, 0.0, 0.0)),)
+    made = with_episodes(GROUPS[0], lambda one: structs.replace(one, turns=asked))
     page = opened(write_run(tmp_path / "run", [made], logprobs=False))
     said = page.locator("#episode").inner_text()
     assert "No log-probs: played greedily, by a script, or by a model elsewhere." in said

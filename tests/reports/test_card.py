@@ -78,11 +78,15 @@ def test_every_suite_is_there_with_its_controls_and_intervals(tmp_path: Path) ->
     assert "older than the checkpoint" not in card
 
 
-def test_numbers_of_another_checkpoint_that_was_tested_in_the_run_s_folder_say_so(tmp_path: Path) -> None:
+def test_numbers_of_another_checkpoint_in_the_run_s_folder_or_of_other_weights_say_so(tmp_path: Path) -> None:
     tested = evaluation(tmp_path, checkpoint="/home/ada/runs/lake-8b/checkpoints/update-00000003.ckpt")
     card = render(facts(evaluation=tested, evaluated=NOON + timedelta(minutes=5)))
     assert card.count("packs of 2 from lake, by lake-8b/checkpoints/update-00000003.ckpt") == 2
     assert "/home/ada" not in card
+    path = evaluation(tmp_path)
+    assert "older than the checkpoint" in render(facts(evaluation=path, evaluated=NOON - timedelta(minutes=5)))
+    later = facts(evaluation=path, evaluated=NOON + timedelta(minutes=5), checkpoint="epoch=3.ckpt")
+    assert "may be an earlier one" in render(later)
 
 
 def test_of_several_checkpoints_that_were_tested_together_each_has_its_numbers(tmp_path: Path) -> None:
@@ -109,13 +113,6 @@ def test_without_an_evaluation_it_says_so(tmp_path: Path) -> None:
     assert "no evaluation.json" in missing
     (tmp_path / "evaluation.json").write_text("{")
     assert "JSONDecodeError" in render(facts(evaluation=tmp_path / "evaluation.json"))
-
-
-def test_numbers_of_other_weights_are_called_so(tmp_path: Path) -> None:
-    path = evaluation(tmp_path)
-    assert "older than the checkpoint" in render(facts(evaluation=path, evaluated=NOON - timedelta(minutes=5)))
-    later = facts(evaluation=path, evaluated=NOON + timedelta(minutes=5), checkpoint="epoch=3.ckpt")
-    assert "may be an earlier one" in render(later)
 
 
 def test_the_header_names_a_base_model_of_the_hub_and_no_folder(tmp_path: Path, monkeypatch) -> None:

@@ -9,9 +9,8 @@ from msgspec import structs
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
-from cod_lightning.types import Lifecycle
 from tests.records import group, turn
-from tests.reports.made_runs import write_logprobs, write_run
+from tests.reports.made_runs import with_episodes, write_logprobs, write_run
 
 GROUPS = [group("a", [[True, False], [False, True]]), group("b", [[True, True], [None, False]])]
 
@@ -30,8 +29,11 @@ def _data(folder: Path) -> tuple[dict[str, Any], list[str], list[dict[str, Any]]
     )
 
 
-def test_a_gap_is_the_policys_log_prob_minus_the_samplers(tmp_path):
+def test_a_gap_is_the_policys_log_prob_minus_the_samplers_and_the_blank_line_of_a_run_that_went_on_is_not_noted(
+    tmp_path,
+):
     write_run(tmp_path, GROUPS)
+    _side(tmp_path).write_text(_side(tmp_path).read_text() + "\n")
     file, notes, episodes = _data(tmp_path)
     assert file["colourings"] == ["logprob", "advantage", "gap"]
     assert notes == []
@@ -40,13 +42,8 @@ def test_a_gap_is_the_policys_log_prob_minus_the_samplers(tmp_path):
 
 
 def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tmp_path):
-    (made,) = GROUPS[:1]
     turns = (turn(logprobs=(-1.0,)), turn(logprobs=()), turn(logprobs=(-1.0, -2.0)))
-
-    def longer(life: Lifecycle) -> Lifecycle:
-        return structs.replace(life, episodes=tuple(structs.replace(episode, turns=turns) for episode in life.episodes))
-
-    write_run(tmp_path, [structs.replace(made, lifecycles=tuple(map(longer, made.lifecycles)))])
+    write_run(tmp_path, [with_episodes(GROUPS[0], lambda one: structs.replace(one, turns=turns))])
     *_, episodes = _data(tmp_path)
     assert [one["gaps"] for one in episodes[0]["turns"]] == [[1000], [], [0, 0]]
 
@@ -89,21 +86,10 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
     assert [one["gap"] is None for one in episodes[:4]] == [True, True, True, False]
 
 
-def test_the_blank_line_of_a_run_that_went_on_is_not_noted(tmp_path):
-    write_run(tmp_path, GROUPS)
-    _side(tmp_path).write_text(_side(tmp_path).read_text() + "\n")
-    assert _data(tmp_path)[1] == []
-
-
 def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_for_it(tmp_path):
     write_run(tmp_path, GROUPS[:1])
-    (made,) = GROUPS[:1]
-
-    def other(life: Lifecycle) -> Lifecycle:
-        said = (structs.replace(turn(), action_ids=(7, 8)),)
-        return structs.replace(life, episodes=tuple(structs.replace(episode, turns=said) for episode in life.episodes))
-
-    played_twice = [structs.replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]
+    other = (structs.replace(turn(), action_ids=(7, 8)),)
+    played_twice = [with_episodes(GROUPS[0], lambda one: structs.replace(one, turns=other)), GROUPS[0]]
     transcript.write(tmp_path / "lifecycles" / "train.jsonl", played_twice, step=4, append=False)
     *_, episodes = _data(tmp_path)
     assert [one["gap"] is None for one in episodes] == [True] * 6 + [False] * 6

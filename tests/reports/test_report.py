@@ -112,17 +112,13 @@ def test_a_suite_of_another_version_costs_only_itself(tmp_path):
     assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
 
 
-def test_recovery_is_there_with_its_intervals(tmp_path):
+def test_recovery_is_there_with_its_intervals_where_a_rule_changed(tmp_path):
     write_run(tmp_path, GROUPS)
     recovery = read_runs([tmp_path])[0].suites["held_out"]["recovery"]
     assert recovery["offsets"] == [-1, 0, 1]
     trained, blanked = recovery["rows"]
     assert (trained["label"], trained["y"], trained["n"]) == ("trained T=1", [0.8, 0.3, 0.55], [50, 50, 50])
     assert (blanked["label"], blanked["ci95"]) == ("blanked context", [[0.3, 0.5]] * 3)
-
-
-def test_an_evaluation_without_a_change_has_no_recovery(tmp_path):
-    write_run(tmp_path, GROUPS)
     path = tmp_path / "evaluation.json"
     suites = json.loads(path.read_text())["suites"]
     del suites["held_out"]["figures"]

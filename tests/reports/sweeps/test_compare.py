@@ -51,6 +51,12 @@ def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], i
     write_packs(folder / "evaluation_packs.parquet", played)
 
 
+def evaluated_again(folder: Path, by_condition: dict[str, np.ndarray], ids: list[str] | None = None) -> None:
+    """With nothing left of before."""
+    (folder / "evaluation_packs.parquet").unlink()
+    evaluated(folder, CELL, by_condition, ids)
+
+
 def outcomes(seed: int, rate: float) -> dict[str, np.ndarray]:
     """By condition: a trained policy that solves so much, and a warm start that solves a fifth of the tasks."""
     none = dict.fromkeys(("blanked_context", "warm_start", "warm_start_blanked"), np.zeros((PACKS, 3)))
@@ -123,20 +129,14 @@ def test_packs_are_matched_by_name_not_by_place(root: Path) -> None:
     order = np.random.default_rng(0).permutation(PACKS)
     ids = [f"pack {n}" for n in order]
     shuffled = {name: found[order] for name, found in outcomes(2, 0.5).items()}
-    (folder / "evaluation_packs.parquet").unlink()
-    evaluated(folder, CELL, shuffled, ids)
+    evaluated_again(folder, shuffled, ids)
     assert only(root)["cells"][1]["minus_reference"] == before
 
 
 def test_a_pack_that_one_run_lacks_is_left_out_of_a_difference(root: Path) -> None:
     folder = next(root.glob("trajectory-2-*"))
-    (folder / "evaluation_packs.parquet").unlink()
-    evaluated(
-        folder,
-        CELL,
-        {name: found[1:] for name, found in outcomes(2, 0.5).items()},
-        [f"pack {n}" for n in range(1, PACKS)],
-    )
+    fewer = {name: found[1:] for name, found in outcomes(2, 0.5).items()}
+    evaluated_again(folder, fewer, [f"pack {n}" for n in range(1, PACKS)])
     paired = np.stack([successes(s, 0.5) - successes(s, 0.3) for s in (1, 2, 3)])[:, 1:]
     found = only(root)["cells"][1]["minus_reference"]["mean"]
     assert found["mean"] == pytest.approx(crossed_estimate(paired.mean(axis=2)).mean, abs=1e-4)
@@ -155,8 +155,7 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
     def known(**changed: np.ndarray) -> Any:
         for folder, record in read_jobs(root).items():
             rate = 0.3 if "credit=episode" in record.overrides else 0.5
-            (folder / "evaluation_packs.parquet").unlink()
-            evaluated(folder, CELL, outcomes(record.seed, rate) | changed)
+            evaluated_again(folder, outcomes(record.seed, rate) | changed)
         return only(root)["cells"][0]["minus_warm_start"]
 
     trained = np.stack([successes(seed, 0.3) for seed in (1, 2, 3)]).mean()
@@ -263,8 +262,7 @@ def test_a_suite_that_a_run_did_not_play_is_no_comparison_and_a_missing_one_is_s
 
 def test_cells_of_other_pack_sizes_keep_their_mean_under_its_head(root: Path) -> None:
     for folder in root.glob("trajectory-*"):
-        (folder / "evaluation_packs.parquet").unlink()
-        evaluated(folder, CELL, {name: np.hstack([of, of]) for name, of in outcomes(1, 0.5).items()})
+        evaluated_again(folder, {name: np.hstack([of, of]) for name, of in outcomes(1, 0.5).items()})
     lines = page(compare([root]), "the command").splitlines()
     head, short, long = (
         next([cell.strip() for cell in line.split("|")] for line in lines if line.startswith(f"| {name} | "))
