@@ -96,7 +96,7 @@ def test_whatever_one_raises_costs_its_lifecycle_and_it_is_left(fault):
     assert world.noted.count("left") == 3
 
 
-def test_a_deadline_cancels_the_call_under_way_and_the_world_is_left():
+def test_a_deadline_cancels_the_call_under_way_and_the_world_is_left_and_one_that_does_not_leave_costs_its_lifecycle():
     async def forever(world):
         try:
             await asyncio.sleep(600)
@@ -108,9 +108,6 @@ def test_a_deadline_cancels_the_call_under_way_and_the_world_is_left():
     (life,) = played(world, deadlines=Deadlines(episode_s=0.05))
     assert life.episodes[0].fault == "EpisodeTimeout"
     assert world.noted == ["cancelled", "left"]
-
-
-def test_one_that_does_not_leave_in_time_costs_its_lifecycle():
     (life,) = played(Container(leaving_s=600), deadlines=Deadlines(episode_s=0.05))
     assert life.episodes[0].status is EpisodeStatus.FAILED
     assert life.episodes[0].error == "EnvironmentFailure: not closed after data.deadlines.episode_s=0.05 s"

@@ -80,7 +80,7 @@ def test_an_environment_of_the_required_members_has_every_companions_default_and
         TaskPlayers(env).demonstrator(pack)
 
 
-def test_the_first_companion_of_a_kind_counts_and_is_made_around_the_environment():
+def test_the_first_companion_of_a_kind_counts_and_an_environment_around_another_one_puts_its_own_first():
     class Loud(Vocabulary):
         def words(self):
             return (self.env.name.upper(),)
@@ -94,9 +94,6 @@ def test_the_first_companion_of_a_kind_counts_and_is_made_around_the_environment
     env = Both()
     assert beside(env, Vocabulary).words() == ("BARE",)
     assert beside(env, Quiet).words() == ()
-
-
-def test_an_environment_around_another_one_has_its_companions_and_puts_its_own_first():
     inside = Levers(protocol="compact")
     for outside in (RalphLoop(inside), Mixture({"levers": inside})):
         assert beside(outside, Vocabulary).words() == beside(inside, Vocabulary).words()

@@ -34,14 +34,11 @@ def test_a_long_task_arrives_as_a_whole_and_what_is_said_after_an_answer_is_none
     assert [asked(of)["answer"] for _ in range(3)] == [1, 1, 1]
 
 
-def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown():
+def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown_also_by_a_program_that_ended_before_it_was_asked():
     with pytest.raises(WorldDied, match="more than"):
         asked(pool("import sys\nwhile True: sys.stderr.write('x' * 10000)"))
     with pytest.raises(EnvironmentFailure, match=r"exit code 1\): \.\.\..*no such tool"):
         asked(pool("raise RuntimeError('no such tool')"))
-
-
-def test_a_program_that_ended_before_it_was_asked_says_how_it_ended():
     of = LineProcess([sys.executable, "-I", "-S", "-c", "raise RuntimeError('no such tool')"], ())
     of._process.wait()
     with pytest.raises(WorldDied, match=r"ended without an answer \(exit code 1\): \.\.\..*no such tool"):

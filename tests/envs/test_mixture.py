@@ -66,18 +66,13 @@ def test_a_rule_changes_within_its_world():
     assert {task.spec.world for task in changed.tasks} == {task.spec.world for task in pack.tasks}
 
 
-def test_which_world_a_pack_is_of_goes_by_split_seed_and_index_and_so_does_the_pack():
-    env = _mixture()
-
-    def worlds(split, seed):
-        packs = [env.sample_pack(split=split, index=index, num_tasks=1, seed=seed) for index in range(60)]
-        for index, pack in enumerate(packs):
-            alone = env.worlds[pack.tasks[0].spec.world]
-            assert pack.id == alone.sample_pack(split=split, index=index, num_tasks=1, seed=seed).id
-        return "".join(pack.tasks[0].spec.world[:2] for pack in packs)
-
-    rows = [worlds(split, seed) for split in Split for seed in (0, 1)]
-    assert len(set(rows)) == 6
+def test_which_world_a_pack_is_of_goes_by_split_seed_and_index():
+    env, rows = _mixture(), set()
+    for split in Split:
+        for seed in (0, 1):
+            packs = [env.sample_pack(split=split, index=index, num_tasks=1, seed=seed) for index in range(60)]
+            rows.add("".join(pack.tasks[0].spec.world[:2] for pack in packs))
+    assert len(rows) == 6
 
 
 def test_the_reward_is_hidden_in_every_task_of_a_world_that_hides_it_and_in_none_of_another():

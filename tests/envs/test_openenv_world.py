@@ -19,6 +19,7 @@ pytest.importorskip("openenv", reason="pip install -e '.[openenv]'")
 from cod_lightning.envs.openenv_world import OpenEnvWorld
 
 pytestmark = pytest.mark.slow  # a server takes seconds to start
+ALONE = SOURCE.replace("SESSIONS = True", "SESSIONS = False")
 TASKS = [{"hidden": number} for number in range(1, 31)]
 
 
@@ -42,54 +43,52 @@ def serve(tmp_path):
         server.kill()
 
 
-def world(server, **more):
-    settings = {"action_field": "number", "observation_field": "text", "max_turns": 3, "group_key": "hidden"}
-    return OpenEnvWorld(server.url, TASKS, "Guess a number from 1 to 30.", **{**settings, **more})
+@pytest.fixture
+def world():
+    """Makes environments behind a server, which are closed in the end."""
+    envs = []
+
+    def make(server, **more):
+        settings = {"action_field": "number", "observation_field": "text", "max_turns": 3, "group_key": "hidden"}
+        envs.append(OpenEnvWorld(server.url, TASKS, "Guess a number from 1 to 30.", **{**settings, **more}))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()
 
 
 def begun(env, hidden=20):
-    pack = next(
-        pack
-        for split in Split
-        for index in range(500)
-        if json.loads((pack := env.sample_pack(split=split, index=index, num_tasks=1)).tasks[0].spec.options)["hidden"]
-        == hidden
-    )
-    env.reset(options={"task": pack.tasks[0]})
-    return pack
+    """With the task of this number."""
+    drawn = (env.sample_pack(split=split, index=index, num_tasks=1) for split in Split for index in range(500))
+    (task,) = next(pack.tasks for pack in drawn if json.loads(pack.tasks[0].spec.options)["hidden"] == hidden)
+    env.reset(options={"task": task})
 
 
 def guess(number):
     return f"I try. <answer>{number}</answer>"
 
 
-def test_no_rule_of_the_contract_is_broken(served):
-    env = world(served)
-    try:
-        found = list(check_world(env, HintContext(), num_packs=3, pack_size=2))
-        assert {verdict.rule: verdict.broken for verdict in found if verdict.broken} == {}
-    finally:
-        env.close()
+def test_no_rule_of_the_contract_is_broken(served, world):
+    found = list(check_world(world(served), HintContext(), num_packs=3, pack_size=2))
+    assert {verdict.rule: verdict.broken for verdict in found if verdict.broken} == {}
 
 
 @pytest.mark.parametrize("answers", [(10, 25, 20), (20,), (1, 2, 3), ("one",)])
-def test_the_hidden_number_behind_a_server_is_played_as_it_is_natively(served, answers):
+def test_the_hidden_number_behind_a_server_is_played_as_it_is_natively(served, world, answers):
     remote, native = world(served), HiddenNumber()
     begun(remote)
     native.reset(options={"task": Task(id="0", seed=0, spec=Secret(20))})
-    try:
-        for answer in answers:
-            ours, theirs = remote.step(guess(answer)), native.step(guess(answer))
-            assert ours[1] == theirs[1]
-            assert (ours[2] or ours[3]) == (theirs[2] or theirs[3])
-            assert ours[0] == theirs[0] or remote.status is EpisodeStatus.MALFORMED
-        assert remote.success == native.success
-        assert (remote.status is EpisodeStatus.MALFORMED) == (native.status is EpisodeStatus.MALFORMED)
-    finally:
-        remote.close()
+    for answer in answers:
+        ours, theirs = remote.step(guess(answer)), native.step(guess(answer))
+        assert ours[1] == theirs[1]
+        assert (ours[2] or ours[3]) == (theirs[2] or theirs[3])
+        assert ours[0] == theirs[0] or remote.status is EpisodeStatus.MALFORMED
+    assert remote.success == native.success
+    assert (remote.status is EpisodeStatus.MALFORMED) == (native.status is EpisodeStatus.MALFORMED)
 
 
-def test_siblings_have_sessions_of_their_own_and_a_copy_of_a_task_goes_on_alike(served):
+def test_siblings_have_sessions_of_their_own_and_a_copy_of_a_task_goes_on_alike(served, world):
     prototype = world(served)
     pack: Pack = prototype.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     first, second = copy.deepcopy(prototype), copy.deepcopy(prototype)
@@ -105,35 +104,29 @@ def test_siblings_have_sessions_of_their_own_and_a_copy_of_a_task_goes_on_alike(
             env.close()
 
 
-def test_an_action_is_json_where_no_field_is_named(served):
+def test_an_action_is_json_where_no_field_is_named(served, world):
     env = world(served, action_field=None, observation_field=None)
     begun(env)
     shown = env.step('<answer>{"number": 10}</answer>')[0]
     assert json.loads(shown)["text"] == "10 is too low."
     assert env.step('<answer>{"number": "many"}</answer>')[2]
     assert env.status is EpisodeStatus.MALFORMED
-    env.close()
 
 
 @pytest.mark.parametrize(
     ("spoilt", "expected"),
     [
         (SOURCE.replace('"Your first guess?"', "str(object())"), "equal"),
-        (
-            SOURCE.replace("SESSIONS = True", "SESSIONS = False").replace(
-                "max_concurrent_envs=256", "max_concurrent_envs=1"
-            ),
-            "several sessions",
-        ),
+        (ALONE.replace("max_concurrent_envs=256", "max_concurrent_envs=1"), "several sessions"),
     ],
 )
-def test_a_server_that_cannot_serve_siblings_is_refused(serve, spoilt, expected):
+def test_a_server_that_cannot_serve_siblings_is_refused(serve, world, spoilt, expected):
     assert spoilt != SOURCE
     with pytest.raises(ConfigError, match=expected):
         world(serve(source=spoilt))
 
 
-def test_a_server_that_was_started_again_costs_the_lifecycle_and_is_not_mistaken_for_the_same_session(serve):
+def test_a_server_that_was_started_again_costs_the_lifecycle_and_is_not_mistaken_for_the_same_session(serve, world):
     server = serve()
     env = world(server, timeout_s=10)
     begun(env)
@@ -144,10 +137,9 @@ def test_a_server_that_was_started_again_costs_the_lifecycle_and_is_not_mistaken
         env.step(guess(20))
     begun(env)
     assert env.step(guess(20))[:2] == ("20 is right.", 1.0), "the next lifecycle finds the new server"
-    env.close()
 
 
-def test_a_dead_server_raises_at_once_and_a_slow_one_after_its_time(serve):
+def test_a_dead_server_raises_at_once_and_a_slow_one_after_its_time(serve, world):
     server = serve(source=SOURCE.replace("        self.turns += 1\n", "        import time; time.sleep(3600)\n"))
     env = world(server, timeout_s=2)
     begun(env)

@@ -63,6 +63,13 @@ def first_task(world, index=0, position=0):
     return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[position]
 
 
+def in_worker(world, **limits):
+    """In one worker process, with its first task begun."""
+    apart = ProcessWorld(world, num_workers=1, **limits)
+    apart.reset(options={"task": first_task(apart)})
+    return apart
+
+
 @each(
     "make",
     [lake, lambda: Mixture({"a": lake(), "b": Levers(protocol="compact")}), lambda: FaultyLevers(("raises",), 2)],
@@ -106,8 +113,7 @@ def test_wrapped_again_or_within_a_mixture_it_is_still_the_same():
 
 
 def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
-    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(Levers(protocol="compact"))
     other = copy.deepcopy(world)
     said = world.step("no such answer")
     assert (said[2] or said[3], world.success) == (True, False)
@@ -128,18 +134,9 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
     assert healthy.step("no such answer")[2]
 
 
-def test_who_begins_an_answer_and_hangs_is_replaced():
-    world = ProcessWorld(RudeLevers(protocol="compact"), num_workers=1, step_s=0.5)
-    world.reset(options={"task": first_task(world)})
-    with pytest.raises(WorldHung):
-        copy.deepcopy(world).step("answers by half")
-    assert world.step("no such answer")[2]
-
-
 def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
-    world = ProcessWorld(RudeLevers(protocol="compact"), num_workers=1, step_s=0.3)
+    world = in_worker(RudeLevers(protocol="compact"), step_s=0.3)
     task = first_task(world)
-    world.reset(options={"task": task})
     with pytest.raises(WorldHung):
         beside(copy.deepcopy(world), Proposals).proposed("hangs", task)
     made = beside(world, Proposals).proposed("want=red", task)
@@ -161,8 +158,7 @@ def test_who_hangs_over_a_pack_is_replaced_and_what_the_world_refuses_is_said_in
 @pytest.mark.parametrize(("action", "error"), [("memory", WorldOutOfMemory), ("cpu", WorldOutOfCPU)])
 @pytest.mark.slow
 def test_who_takes_too_much_is_named_and_replaced_and_the_next_call_is_served(action, error):
-    world = ProcessWorld(GreedyLevers(), num_workers=1, step_s=60, memory_gb=0.25, cpu_s=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(GreedyLevers(), step_s=60, memory_gb=0.25, cpu_s=1)
     begun = time.perf_counter()
     for _ in range(2):
         with pytest.raises(error):
@@ -174,8 +170,7 @@ def test_who_takes_too_much_is_named_and_replaced_and_the_next_call_is_served(ac
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worker():
-    world = ProcessWorld(GreedyLevers(), num_workers=1, cpu_s=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(GreedyLevers(), cpu_s=1)
     for _ in range(5):
         assert copy.deepcopy(world).step("busy")[2]
 
@@ -184,8 +179,7 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
 def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(own_session, tmp_path):
     if own_session and not Path("/proc/self/environ").exists():
         pytest.skip("looks at /proc")
-    world = ProcessWorld(ChildLevers(str(tmp_path / "child"), own_session), num_workers=1, step_s=0.3)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(ChildLevers(str(tmp_path / "child"), own_session), step_s=0.3)
     number, *streams = (tmp_path / "child").read_text().split()
     assert streams == ["CleanStream", "CleanStream"]
     child = int(number)
@@ -248,8 +242,7 @@ def test_a_worker_that_the_system_cannot_end_is_left():
         def join(self, timeout=None):
             assert timeout is not None, "it would be waited for for ever"
 
-    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(Levers(protocol="compact"))
     (worker,) = world._pool._held.all
     real, worker.process = worker.process, Stuck()
     worker.close()
@@ -258,8 +251,7 @@ def test_a_worker_that_the_system_cannot_end_is_left():
 
 
 def test_no_worker_outlives_its_world():
-    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(Levers(protocol="compact"))
     (worker,) = world._pool._held.all
     number = worker.process.pid
     del world, worker
@@ -292,8 +284,7 @@ def test_what_cannot_be_pickled_is_refused_before_anything_runs():
 
 
 def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
-    world = ProcessWorld(RudeLevers(), num_workers=1)
-    world.reset(options={"task": first_task(world)})
+    world = in_worker(RudeLevers())
     rude, other = copy.deepcopy(world), copy.deepcopy(world)
     for action in ("forks", "goes elsewhere", "alarms"):
         assert copy.deepcopy(rude).step(action)[2]
@@ -303,16 +294,18 @@ def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
     assert other.step("asks where")[0] == os.getcwd()
 
 
-def test_nothing_of_a_world_is_unpickled_outside_its_worker():
-    world = ProcessWorld(RudeLevers(), num_workers=1)
-    world.reset(options={"task": first_task(world)})
-    with pytest.raises(EnvironmentFailure, match="it showed a Bomb, not a string"):
-        world.step("answers with a bomb")
-
-
-def test_a_state_that_grows_is_refused_before_all_lifecycles_hold_one():
-    world = ProcessWorld(RudeLevers(), num_workers=1, memory_gb=0.25)
-    world.reset(options={"task": first_task(world)})
-    with pytest.raises(WorldOutOfMemory):
-        copy.deepcopy(world).step("grows")
+@each(
+    ("action", "limits", "error", "said"),
+    [
+        ("answers by half", {"step_s": 0.5}, WorldHung, ""),
+        ("answers with a bomb", {}, EnvironmentFailure, "it showed a Bomb, not a string"),
+        ("grows", {"memory_gb": 0.25}, WorldOutOfMemory, ""),
+    ],
+)
+def test_an_answer_by_half_or_of_an_object_and_a_state_that_grows_cost_their_lifecycle_alone(
+    action, limits, error, said
+):
+    world = in_worker(RudeLevers(), **limits)
+    with pytest.raises(error, match=said):
+        copy.deepcopy(world).step(action)
     assert world.step("asks where")[0]

@@ -23,15 +23,12 @@ def drawn(world, number=60):
     return [world.sample_pack(split=Split.TEST, index=index, num_tasks=3) for index in range(number)]
 
 
-def test_packs_of_levers_hide_the_same_where_each_lever_gives_the_same():
+def test_levers_hide_what_each_gives_apps_the_habits_that_tasks_ask_for_and_lakes_what_the_codes_mean():
     found: dict[str, set[Any]] = {}
     for pack in drawn(LEVERS):
         found.setdefault(hidden(LEVERS, pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
     assert 1 < len(found) <= 24
     assert all(len(colours) == 1 for colours in found.values())
-
-
-def test_apps_hide_the_habits_that_tasks_ask_for_and_lakes_what_the_codes_mean():
     world = Apps(protocol="compact", max_turns=3, slots=["card", "address", "boss"])
     assert 8 < len({hidden(world, pack) for pack in drawn(world, 200)}) <= 64
     world = FrozenLakeObscure(size_min=3, size_max=3)

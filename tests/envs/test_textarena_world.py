@@ -78,7 +78,9 @@ def test_a_game_neither_reads_nor_moves_the_global_generator(mastermind):
     assert seen[0] == seen[1]
 
 
-def test_what_the_player_says_is_not_shown_again(mastermind):
+def test_what_the_player_says_is_not_shown_again_and_an_answer_without_tags_is_worth_no_more_than_a_lost_game(
+    mastermind,
+):
     env = copy.deepcopy(mastermind)
     env.reset(seed=5)
     shown = env.step("<answer>[zebra]</answer>")[0]
@@ -86,9 +88,6 @@ def test_what_the_player_says_is_not_shown_again(mastermind):
     assert "invalid move" in shown
     _, reward, terminated, _, _ = env.step("<answer>[zebra]</answer>")
     assert (reward, terminated, env.success) == (0.0, True, False)
-
-
-def test_an_answer_without_tags_is_worth_no_more_than_a_lost_game(mastermind):
     env = copy.deepcopy(mastermind)
     env.reset(seed=5)
     assert env.step("[1 2 3 4]")[1:] == (-1.0, True, False, {})
@@ -112,15 +111,17 @@ def test_in_a_process_of_its_own_it_goes_alike(mastermind):
     assert solved(remote, pack.tasks[0]) == solved(copy.deepcopy(mastermind), pack.tasks[0])
 
 
-@each("game", ["Chess-v0", "NoSuchGame-v0"])
-def test_a_game_that_is_not_for_one_player_is_refused(game):
-    with pytest.raises(ConfigError, match=r"data\.env\.game"):
-        TextArenaWorld(game)
-
-
-def test_a_setting_that_a_game_does_not_take_is_refused():
-    with pytest.raises(ConfigError, match="no_such_setting"):
-        TextArenaWorld("Mastermind-v0", settings={"no_such_setting": 1})
+@each(
+    ("game", "settings", "said"),
+    [
+        ("Chess-v0", {}, r"data\.env\.game"),
+        ("NoSuchGame-v0", {}, r"data\.env\.game"),
+        ("Mastermind-v0", {"no_such_setting": 1}, "no_such_setting"),
+    ],
+)
+def test_a_game_that_is_not_for_one_player_and_a_setting_that_it_does_not_take_are_refused(game, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        TextArenaWorld(game, settings=settings)
 
 
 class Unseeded:

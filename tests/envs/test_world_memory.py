@@ -43,7 +43,7 @@ def test_the_world_itself_still_remembers_afterwards() -> None:
     assert unknown[0] < unknown[1]
 
 
-def test_wrapped_and_mixed_worlds_take_it_from_those_inside() -> None:
+def test_wrapped_and_mixed_worlds_take_it_from_those_inside_and_the_small_equations_stay_in_fused_words() -> None:
     grid = GridNavigation(side_min=4, side_max=4)
     looped, mixed = RalphLoop(grid), Mixture({"grid": grid, "levers": Levers()})
     for world in (looped, mixed):
@@ -57,9 +57,6 @@ def test_wrapped_and_mixed_worlds_take_it_from_those_inside() -> None:
     pack = looped.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     assert without(looped).sample_pack(split=Split.TEST, index=0, num_tasks=2) == pack
     assert beside(without(looped), Players).reference(Reference.SCRIPTED, pack)
-
-
-def test_the_small_instance_of_the_equations_stays_in_fused_words() -> None:
     world = PDEDiscovery(protocol="compact", world_memory=True)
     (task,) = world.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks
     assert without(world).reset(options={"task": task}) == world.reset(options={"task": task})

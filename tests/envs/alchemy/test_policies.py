@@ -12,11 +12,11 @@ from cod_lightning.envs.alchemy.notes import NaturalNotes
 from cod_lightning.envs.alchemy.policies import believed
 from cod_lightning.envs.alchemy.wording import AlchemySeen
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import Reference
 from cod_lightning.types import Message, Role, Split
 from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT, HARD
-from tests.envs.scripted_life import live
+from tests.envs.scripted_life import live, player
 
 ALL = "alchemy a+a=0 a+b=k a+c=0 b+b=0 b+c=l c+c=0 k+k=0 k+l=p l+l=q"
 NONE = "alchemy a+a=? a+b=? a+c=? b+b=? b+c=? c+c=? k+k=? k+l=? l+l=?"
@@ -27,9 +27,7 @@ def _answers(context: str, *shown: str, times: int = 40) -> set[str]:
     for text in shown[1:]:
         messages += [Message(Role.ASSISTANT, "try <answer>a+a</answer>"), Message(Role.USER, text)]
     env = Alchemy(**COMPACT)
-    policy = beside(env, Players).reference(
-        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    )
+    policy = player(env, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1), Reference.SCRIPTED)
     return {answer_of(policy.act(messages, random.Random(i)))[0] for i in range(times)}
 
 

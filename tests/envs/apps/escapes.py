@@ -1,22 +1,13 @@
 """Code that tries to get out of the sandbox, or to use up what it runs on."""
 
+UNKNOWN = "breakpoint compile dir eval exec exit getattr globals importlib input locals open setattr type vars"
 ESCAPES = {
+    **{name: f"{name}('/etc/passwd')" for name in UNKNOWN.split()},
     # ways to the interpreter's own objects
     "import": "import os",
     "import from": "from os import system",
     "import by name": "__import__('os').system('id')",
-    "importlib": "importlib.import_module('os')",
     "builtins": "__builtins__['eval']('1')",
-    "eval": "eval('1+1')",
-    "exec": "exec('x = 1')",
-    "compile": "compile('1', 'a', 'eval')",
-    "globals": "globals()",
-    "locals": "locals()",
-    "vars": "vars()",
-    "dir": "dir(mail)",
-    "getattr": "getattr('', 'format')",
-    "setattr": "setattr(mail, 'name', 'x')",
-    "type": "type('')",
     "class of a text": "''.__class__",
     "bases of a tuple": "().__class__.__bases__[0].__subclasses__()",
     "class called": "''.__class__()",
@@ -47,10 +38,6 @@ ESCAPES = {
     "decorator": "@print\ndef f():\n    pass",
     "class": "class A:\n    pass",
     "with": "with open('/etc/passwd') as f:\n    f.read()",
-    "open": "open('/etc/passwd').read()",
-    "input": "input()",
-    "breakpoint": "breakpoint()",
-    "exit": "exit()",
     "raise SystemExit": "raise SystemExit",
     "global": "def f():\n    global mail\n    mail = 1\nf()",
     "nonlocal": "def f():\n    x = 1\n    def g():\n        nonlocal x\n    g()\nf()",

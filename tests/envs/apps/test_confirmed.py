@@ -41,21 +41,17 @@ def unasked(server, calls):
     return answered(server, other) if other else answered(copy.deepcopy(server), calls)
 
 
-def test_one_who_asks_first_passes_and_one_who_pays_without_having_asked_fails():
+def late(server, calls):
+    """The question is asked when all is done."""
+    if any(call.name == "user.done" for call in calls):
+        server.call("user.ask", {"question": "May I? Please confirm."})
+    return unasked(server, calls)
+
+
+def test_one_who_asks_first_passes_and_one_who_pays_without_having_asked_or_asks_after_it_fails():
     for task in specs(confirming(quirks=0), 24):
-        assert played(task, lambda server, calls: answered(server, calls)) == []
-        assert played(task, unasked) == [CHECK]
-
-
-def test_one_who_asks_after_having_paid_fails():
-    (task,) = specs(confirming(quirks=0), 1)
-
-    def late(server, calls):
-        if any(call.name == "user.done" for call in calls):
-            server.call("user.ask", {"question": "May I? Please confirm."})
-        return unasked(server, calls)
-
-    assert played(task, late) == [CHECK]
+        assert played(task, answered) == []
+        assert played(task, unasked) == played(task, late) == [CHECK]
 
 
 def test_another_question_is_no_confirmation():

@@ -84,16 +84,13 @@ def test_a_hidden_argument_is_wanted_by_what_changes_something_and_named_by_the_
     fails(site(), "notes.create", 401, **given)
 
 
-def test_calls_of_a_turn_are_limited_where_the_site_limits_them():
+def test_calls_of_a_turn_are_limited_where_the_site_limits_them_and_those_of_a_task_but_not_its_end():
     server = site(rate="2")
     server.call("directory.teams", {})
     server.call("directory.teams", {})
     assert "2 are answered" in fails(server, "directory.teams", 429)
     server.begin_turn()
     server.call("directory.teams", {})
-
-
-def test_a_tasks_calls_are_limited_and_its_end_is_not():
     server = replace(TASK, budget=1).server(patience=1)
     server.call("directory.teams", {})
     fails(server, "directory.teams", 429)

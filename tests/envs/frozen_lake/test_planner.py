@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.base import Reference
@@ -27,6 +27,13 @@ from tests.envs.scripted_life import by_position
 BELIEFS = st.integers(1, ALL)
 
 
+def _shore(seed, size):
+    """Of a lake at random, which may have no way to its goal."""
+    lake = draw_lake(random.Random(seed), size, 0.65)
+    assume(lake.find("S") in distances(lake))
+    return Shore.of(lake)
+
+
 def _expectimax(shore: Shore, cell, mappings, turn: int, max_turns: int, penalty: float) -> float:
     """The definition, over lists of mappings."""
     if turn == max_turns:
@@ -48,10 +55,7 @@ def _expectimax(shore: Shore, cell, mappings, turn: int, max_turns: int, penalty
 
 @given(st.integers(0, 10**6), st.integers(3, 4), st.integers(1, 4), st.sampled_from([0.0, 0.1, 1.0]), BELIEFS)
 def test_a_plan_is_worth_what_the_definition_says(seed, size, max_turns, penalty, belief):
-    lake = draw_lake(random.Random(seed), size, 0.65)
-    if lake.find("S") not in distances(lake):
-        return
-    shore = Shore.of(lake)
+    shore = _shore(seed, size)
     plan = Plan(shore, max_turns, penalty)
     for known in (ALL, belief):
         mappings = [MAPPINGS[i] for i in range(24) if known >> i & 1]
@@ -61,10 +65,7 @@ def test_a_plan_is_worth_what_the_definition_says(seed, size, max_turns, penalty
 
 @given(st.integers(0, 10**6), st.integers(3, 7), BELIEFS)
 def test_a_best_code_is_worth_the_plans_value_and_knowing_more_is_never_worse(seed, size, belief):
-    lake = draw_lake(random.Random(seed), size, 0.65)
-    if lake.find("S") not in distances(lake):
-        return
-    shore = Shore.of(lake)
+    shore = _shore(seed, size)
     plan = Plan(shore, 8, 0.1)
     value = plan.value(shore.start, belief, plan.turns)
     for code in plan.best_codes(shore.start, belief, 0):

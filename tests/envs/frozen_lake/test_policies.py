@@ -17,6 +17,13 @@ from tests.cases import each
 from tests.envs.scripted_life import by_position, live
 
 KNOWN = "lake 1=up 2=down 3=left 4=right"
+SMALL = {"size_min": 3, "size_max": 3, "protocol": "compact"}
+
+
+def _teacher(**parameters):
+    """Of a small lake."""
+    env = FrozenLakeObscure(**SMALL | parameters)
+    return beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
 
 
 def _scripted(wording: LakeWording) -> ScriptedLakePolicy:
@@ -89,34 +96,25 @@ def test_the_oracle_walks_shortest_paths(changes):
         assert [lived.reward for lived in lives] == pytest.approx([1 - 0.1 * path / 8 for path in paths])
 
 
-def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_allow():
-    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact")
+def test_the_oracle_plays_a_lake_that_has_two_mappings_by_what_both_allow_and_tries_a_code_where_neither_is_fatal():
+    env, first, second = FrozenLakeObscure(**SMALL), ("down", "right", "up", "left"), ("down", "right", "left", "up")
     task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
-    specs = (
-        LakeTask(rows=("SFF", "FFF", "FFG"), mapping=("down", "right", "up", "left")),
-        LakeTask(rows=("SFF", "FFF", "FFG"), mapping=("down", "right", "left", "up")),
-    )
-    pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tuple(replace(task, spec=spec) for spec in specs))
-    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
-    assert [lived.reward for lived in live(env, pack, oracle)] == pytest.approx([0.95, 0.95])
+
+    def played(rows, *mappings):
+        tasks = tuple(replace(task, spec=LakeTask(rows=rows, mapping=mapping)) for mapping in mappings)
+        pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tasks)
+        oracle = beside(env, Players).reference(Reference.ORACLE, pack)
+        return oracle, live(env, pack, oracle)
+
+    oracle, lives = played(("SFF", "FFF", "FFG"), first, second)
+    assert [lived.reward for lived in lives] == pytest.approx([0.95, 0.95])
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
-
-
-def test_the_oracle_tries_a_code_that_may_be_either_where_neither_is_fatal():
-    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact")
-    task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
-    mappings = (("down", "right", "up", "left"), ("down", "right", "left", "up"))
-    tasks = tuple(
-        replace(task, spec=LakeTask(rows=("FHF", "GSF", "FFF"), mapping=one)) for one in (*mappings, *mappings[::-1])
-    )
-    pack = Pack(id="0", split=Split.TRAIN, world_seed=0, tasks=tasks)
-    oracle = beside(env, Players).reference(Reference.ORACLE, pack)
-    assert all(lived.success for lived in live(env, pack, oracle))
+    _, lives = played(("FHF", "GSF", "FFF"), first, second, second, first)
+    assert all(lived.success for lived in lives)
 
 
 def test_a_teacher_that_does_not_follow_ignores_the_context():
-    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", teacher=QuotingDials(follow=0.0))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = _teacher(teacher=QuotingDials(follow=0.0))
     messages = [Message(Role.SYSTEM, KNOWN), Message(Role.USER, "G(0,2) @(0,0)")]
     said = {code_of(teacher.act(messages, random.Random(i)), "Direction", 4)[0] for i in range(60)}
     assert said == {1, 2, 3, 4}
@@ -124,10 +122,7 @@ def test_a_teacher_that_does_not_follow_ignores_the_context():
 
 @each(("feedback", "moved"), [("effect", "2=right"), ("positions", "2:(0,0)>(0,1)")])
 def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
-    env = FrozenLakeObscure(
-        size_min=3, size_max=3, protocol="compact", feedback=feedback, teacher=QuotingDials(quotes=True)
-    )
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = _teacher(feedback=feedback, teacher=QuotingDials(quotes=True))
     first = [Message(Role.SYSTEM, "lake"), Message(Role.USER, "G(0,2) @(0,0)")]
     tried = teacher.act(first, random.Random(0)).split()
     assert tried[1] == f"{tried[2][-len('2</answer>')]}=?"
@@ -150,8 +145,7 @@ LAKE = "Map:\n P \t _ \t _ \t\n {} \t _ \t _ \t\n _ \t _ \t G \t\nThe goal is at
 def test_a_teacher_that_quotes_in_sentences_compares_cells_and_wants_the_first_way_that_leads_forward(
     noted, hole, row, compared, wanted
 ):
-    env = FrozenLakeObscure(size_min=3, size_max=3, teacher=QuotingDials(follow=1.0, quotes=True))
-    teacher = beside(env, Players).demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    teacher = _teacher(protocol="natural", teacher=QuotingDials(follow=1.0, quotes=True))
     shown = LAKE.format(hole, row)
     if row == 0:
         shown = shown.replace("P \t _ \t _", "P \t _ \t G").replace("_ \t _ \t G \t\nThe", "_ \t _ \t _ \t\nThe")

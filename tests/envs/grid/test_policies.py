@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.grid.rook import best_route
 from cod_lightning.types import Message, Role, Split
@@ -14,7 +14,7 @@ from tests.asked import shown
 from tests.cases import each
 from tests.envs.cases import WORLDS
 from tests.envs.grid.cases import COMPACT
-from tests.envs.scripted_life import live
+from tests.envs.scripted_life import live, player
 
 
 def rewards(make, kind: Reference, num_packs: int) -> np.ndarray:
@@ -62,9 +62,7 @@ def _dialogue(env: GridNavigation, context: str) -> list[Message]:
 
 def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
     env = GridNavigation(**COMPACT)
-    policy = beside(env, Players).reference(
-        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    )
+    policy = player(env, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1), Reference.SCRIPTED)
     asked = [
         Message(Role.SYSTEM, "update row0=0 row1=50 row2=? row3=?"),
         Message(Role.USER, "goal loss=1 row1=50 row2=99"),
@@ -78,9 +76,7 @@ def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
 @each("name", ["grid-natural", "grid-compact"])
 def test_a_context_of_another_world_does_no_harm(name, junk):
     env = WORLDS[name].make()
-    policy = beside(env, Players).reference(
-        Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    )
+    policy = player(env, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1), Reference.SCRIPTED)
     assert not env.step(policy.act(_dialogue(env, junk), random.Random(0)))[2]
 
 

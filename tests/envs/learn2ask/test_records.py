@@ -155,14 +155,11 @@ def test_a_file_without_a_usable_line_tells_how_many_were_bad(tmp_path):
         Learn2Ask(data_path=str(tmp_path / "latin.jsonl"))
 
 
-def test_a_diagnosis_is_needed_to_split_by_it(tmp_path):
+def test_a_split_by_a_missing_diagnosis_an_empty_split_and_a_change_of_rule_are_config_errors(tmp_path):
     path = write(tmp_path / "points.jsonl", point(0), point(1, diagn=None))
     Learn2Ask(data_path=path)
     with pytest.raises(ConfigError, match="line 2; expected field diagn"):
         Learn2Ask(data_path=path, split_by="diagnosis")
-
-
-def test_an_empty_split_and_a_change_of_rule_are_config_errors(tmp_path):
     env = Learn2Ask(data_path=write(tmp_path / "points.jsonl", point(0)))
     full = next(split for split in Split if env.records and env.records.by_split[split])
     empty = next(split for split in Split if split is not full)

@@ -62,7 +62,7 @@ def test_notes_help_a_scripted_player_and_nothing_helps_one_without(compact):
         assert sum(lasts) / len(lasts) < 0.7
 
 
-def test_no_map_and_no_places_of_things_are_in_two_splits(compact):
+def test_no_map_and_no_places_are_in_two_splits_and_tasks_of_a_pack_are_in_one_house_and_seek_what_is_in_it(compact):
     maps, places = {}, {}
     for split in Split:
         for index in range(10):
@@ -71,9 +71,6 @@ def test_no_map_and_no_places_of_things_are_in_two_splits(compact):
             assert places.setdefault(houses.places_text(house), split) is split
     assert len(maps) > 8
     assert len(places) > 15
-
-
-def test_all_tasks_of_a_pack_are_in_one_house_and_seek_what_is_in_it(compact):
     for index in range(20):
         pack = compact.sample_pack(split=Split.TRAIN, index=index, num_tasks=6)
         assert len({task.spec.house for task in pack.tasks}) == 1
