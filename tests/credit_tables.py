@@ -100,14 +100,6 @@ def credited(table: CreditTable, *rules, **more) -> CubeCredit:
     )
 
 
-def weights_of(rule, table: CreditTable) -> torch.Tensor:
-    """[E E] of rewards in returns: the rule's, but for what programs say."""
-    weights = rule.weights(table.kinds).double().clone()
-    for e, of in table.weights.items():
-        weights[e] = torch.tensor([of.get(f, 0.0) for f in range(len(weights))])
-    return weights
-
-
 def returns_of(rule, table: CreditTable) -> PerEpisode:
     """[G K E] returns of a rollout whose packs are all alike."""
     flat = table.flat()

@@ -9,7 +9,7 @@ import torch
 from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.credit.table import EpisodeFacts, PerEpisode, episode_table
+from cod_lightning.credit.table import EpisodeFacts, episode_table
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
@@ -20,7 +20,6 @@ from tests.credit_tables import (
     paper_table,
     random_table,
     returns_of,
-    weights_of,
 )
 
 RULES = [
@@ -59,65 +58,9 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def rewards_at(table: CreditTable, place: tuple[int, int, int], same: bool) -> list[float]:
-    """Rewards of the attempts beside a solve episode."""
-    a = table.attempts
-    rows = [x for x, of in enumerate(a.of.tolist()) if tuple(of) == place and bool(a.valid[x])]
-    return [a.rewards[x].item() for x in rows if bool(a.same_context[x]) == same]
-
-
-def own_reward(table: CreditTable, g: int, k: int, e: int) -> float | None:
-    return table.rewards[g, k, e].item() if table.valid[g, k, e] else None
-
-
-def without_terms(table: CreditTable, rule) -> PerEpisode:
-    """Returns less what attempts could measure of them: the own reward of a solve, the next task's of an update."""
-    returns, weights = returns_of(rule, table), weights_of(rule, table)
-    values = returns.values.clone()
-    for g, k, e in cells(table):
-        f = e if e % 2 == 0 else e + 1
-        values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
-    return PerEpisode(values, returns.valid)
-
-
-@each("seed", range(3))
-@each("baseline", BASELINES)
-@each("rule", RULES)
-@each("weights", [{}, {0: {0: 1.0, 4: 0.5}, 3: {3: 1.0, 4: 0.25}, 4: {4: 0.5, 6: 0.5}, 5: {5: 1.0}}])
-def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline, weights):
-    table = replace(with_attempts(seed), weights=weights)
-    found = credited(table, rule, baseline)
-    plain, rest = baseline(returns_of(rule, table)), baseline(without_terms(table, rule))
-    weights = weights_of(rule, table)
-    num_measured = 0
-    for g, k, e in cells(table):
-        f = e if e % 2 == 0 else e + 1
-        same, without = (rewards_at(table, (g, k, f), kind) for kind in (True, False))
-        own, expected = own_reward(table, g, k, f), plain.values[g, k, e].item()
-        if rest.valid[g, k, e] and e % 2 == 0 and same:
-            share = weights[e, e].item() / (1 + len(same))
-            expected, num_measured = rest.values[g, k, e].item() + share * (own - mean(same)), num_measured + 1
-        if rest.valid[g, k, e] and e % 2 == 1 and without:
-            having = same + ([] if own is None else [own])
-            if having:
-                gained = weights[e, f].item() * (mean(having) - mean(without))
-                expected, num_measured = rest.values[g, k, e].item() + gained, num_measured + 1
-        assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-6)
-    assert num_measured > 5
-    a = table.attempts
-    for x, (g, k, e) in enumerate(a.of.tolist()):
-        everybody = rewards_at(table, (g, k, e), True) + [r for r in [own_reward(table, g, k, e)] if r is not None]
-        expected = 0.0
-        if a.valid[x] and a.same_context[x] and len(everybody) > 1:
-            reward = a.rewards[x].item()
-            others = (sum(everybody) - reward) / (len(everybody) - 1)
-            expected = weights[e, e].item() / len(everybody) * (reward - others)
-        assert found.attempts[x].item() == pytest.approx(expected, abs=1e-6)
-
-
 def reached(rule, baseline, mode):
     """[e, f] and [e, j]: whether the reward of episode f, or of an attempt at task j, of a lifecycle moves its episode e."""
-    table = with_attempts(0, missing=0.0, fraction=1.1)
+    table = with_attempts(0, missing=0.0, fraction=0.7)
     drawn = table.rewards.clone()
     drawn[..., 1::2] = torch.rand(3, 5, 3, generator=torch.Generator().manual_seed(0))
     rewards, extra = (t.double().clone().requires_grad_() for t in (drawn, table.attempts.rewards))
@@ -278,11 +221,15 @@ class ByName:
     """Advantages of a pack's episodes and attempts, which a program may have named, as loops over them."""
 
     def __init__(self, facts, rule, baseline):
-        self.weights, self.baseline = rule.weights(torch.arange(5) % 2).double(), baseline
+        self.weights, self.baseline = rule.weights(torch.arange(5) % 2).double().tolist(), baseline
         self.own = {(one.sibling, one.episode): one for one in facts if one.parent is None}
         self.attempts = [one for one in facts if one.parent is not None and one.trained]
         self.without = [one for one in facts if not one.trained]
         self.names = {one.compared_with for one in self.attempts} - {""}
+
+    def row(self, one):
+        """f -> weight of its reward in the return of an own episode: the rule's, unless the program says others."""
+        return dict(enumerate(self.weights[one.episode])) if one.weights is None else dict(one.weights)
 
     def its_set(self, one):
         """All of its name, where an attempt has it; else what began with it."""
@@ -306,14 +253,13 @@ class ByName:
         return weight / num * (one.reward - mean_of_others(one.reward, rewards)) if len(rewards) > 1 else 0.0
 
     def a_return(self, one):
-        row = self.weights[one.episode]
-        needed = {one.episode, *row.nonzero().flatten().tolist()}
-        rewards = {e: self.own[one.sibling, e].reward for e in needed}
-        return None if None in rewards.values() else sum(float(row[e]) * reward for e, reward in rewards.items())
+        row = {one.episode: 0.0} | {e: weight for e, weight in self.row(one).items() if weight}
+        rewards = {e: self.own[one.sibling, e].reward for e in row}
+        return None if None in rewards.values() else sum(row[e] * reward for e, reward in rewards.items())
 
     def term(self, one):
         later = one.episode + one.episode % 2
-        return float(self.weights[one.episode, later]) * (self.own[one.sibling, later].reward or 0.0)
+        return self.row(one).get(later, 0.0) * (self.own[one.sibling, later].reward or 0.0)
 
     def of_siblings(self, one, values):
         """What the baseline makes of the values of all that it is compared with; None where there is nothing."""
@@ -324,18 +270,20 @@ class ByName:
         if own is None or len(known) < 2:
             return None
         every = list(known.values())
-        return own - (mean(every) if isinstance(self.baseline, GroupMean) else mean_of_others(own, every))
+        others = mean_of_others(own, every) if isinstance(self.baseline, LeaveOneOut) else mean(every)
+        return own - others - getattr(self.baseline, "shift", 0.0)
 
     def advantage(self, one):
         if one.parent is not None:
             counts = one.trained and one.reward is not None
-            return self.share(one, float(self.weights[one.parent, one.parent])) if counts else 0.0
+            begun = self.own[one.sibling, one.parent]
+            return self.share(one, self.row(begun).get(one.parent, 0.0)) if counts else 0.0
         plain = self.of_siblings(one, self.a_return)
         rest = self.of_siblings(one, lambda of: self.a_return(of) - self.term(of))
         if plain is None:
             return 0.0
         if one.kind == 0:
-            own = float(self.weights[one.episode, one.episode])
+            own = self.row(one).get(one.episode, 0.0)
             return rest + self.share(one, own) if self.has_attempts(one) else plain
         place, later = (one.sibling, one.episode + 1), self.own[one.sibling, one.episode + 1]
         having, without = (
@@ -343,7 +291,7 @@ class ByName:
             for every in (self.attempts, self.without)
         )
         having += [] if later.reward is None else [later.reward]
-        worth = float(self.weights[one.episode, one.episode + 1])
+        worth = self.row(one).get(one.episode + 1, 0.0)
         return rest + worth * (mean(having) - mean(without)) if having and without else plain
 
 
@@ -352,10 +300,11 @@ def mean_of_others(one, every):
 
 
 @each("seed", range(4))
-@each("rule", [EpisodeCredit(mean=False, discount=0.6), TaskCredit()])
-@each("baseline", [GroupMean(), LeaveOneOut()])
+@each("rule", RULES)
+@each("baseline", BASELINES)
+@each("said", [False, True])
 def test_what_a_program_names_is_compared_by_name_and_attempts_with_all_of_theirs_as_the_loop_does(
-    seed, rule, baseline
+    seed, rule, baseline, said
 ):
     rng = random.Random(seed)
 
@@ -363,12 +312,16 @@ def test_what_a_program_names_is_compared_by_name_and_attempts_with_all_of_their
         reward = rng.choice([0.0, 1.0, 0.25, 0.5, None])
         return kind, position, reward, 1, rng.choice(["", "", "x", "y"])
 
+    def weights(e):
+        """What programs say of the returns of such episodes."""
+        return {0: ((0, 1.0), (4, 0.5)), 2: ((1, 0.25), (4, -0.5)), 3: ((3, 1.0), (4, 0.25))}.get(e) if said else None
+
     packs = [
         [
             EpisodeFacts(*one)
             for k in range(3)
             for one in (
-                *((k, e, None, True, *drawn(e % 2, e // 2)) for e in range(5)),
+                *((k, e, None, True, *drawn(e % 2, e // 2), weights(e)) for e in range(5)),
                 *(
                     (k, 5 + x, 2 * n, rng.random() < 0.7, *drawn(0, n))
                     for x, n in enumerate([0, 1, 1, 2][: rng.randint(0, 4)])

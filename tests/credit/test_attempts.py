@@ -1,6 +1,5 @@
 """The table of attempts beside the lifecycles, from records."""
 
-import torch
 from msgspec import structs
 
 from cod_lightning.objective.batch import collate
@@ -46,26 +45,6 @@ def test_the_table_names_the_solve_episode_beside_each_attempt_and_holds_reward_
     assert table.rewards[extra].tolist() == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     assert table.valid[extra].tolist() == [True, True, False, True, True, False]
     assert table.action_counts[extra].tolist() == [2, 3, 2, 5, 8, 0]
-
-
-def test_attempts_that_count_are_compared_with_their_episode_by_losses_that_compare_siblings_and_others_as_before():
-    table = credit_table(groups())
-    alone = {(0, 1, 2), (1, 1, 4)}
-    """Those with an attempt that has the context and a reward."""
-    seen: dict[int, set] = {}
-    begun = torch.where(table.parent < 0, torch.arange(len(table)), table.parent)
-    for f, place in enumerate(map(tuple, table.place[begun].tolist())):
-        seen.setdefault(int(table.siblings[f]), set()).add(place if place in alone else (place[0], place[2]))
-    assert all(len(of) == 1 for of in seen.values())
-    assert len(seen) == 2 * 5 + len(alone)
-
-
-def test_rows_of_an_attempt_have_a_number_that_no_episode_of_a_lifecycle_has():
-    own = groups()
-    batch = collate(segments_of(own), credit_table(own), {"a": 0, "b": 1}, pad_id=0)
-    assert sorted(set(batch.episode[batch.is_attempt].tolist())) == [21, 24]
-    assert int(batch.is_attempt.sum()) == 1 + 4, "an attempt of four turns that do not extend one another"
-    assert not set(batch.episode[batch.is_attempt].tolist()) & set(batch.episode[~batch.is_attempt].tolist())
 
 
 def test_rows_of_an_attempt_at_the_very_first_episode_are_told_from_the_episodes_own():

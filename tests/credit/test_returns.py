@@ -1,7 +1,6 @@
 """Returns against the definition, and who may be credited with what."""
 
 import json
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,20 +86,3 @@ def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     assert torch.equal(dirty.valid, clean.valid)
     assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
     assert dirty.values.isfinite().all()
-
-
-@each("rule", [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()])
-@each("seed", range(3))
-def test_what_a_program_says_of_a_return_takes_the_place_of_the_rule_and_leaves_all_other_returns(rule, seed):
-    rng = random.Random(seed)
-    plain = random_table(seed)
-    said = {e: {f: rng.choice([1.0, -0.5, 0.25]) for f in rng.sample(range(7), rng.randint(0, 3))} for e in (0, 1, 4)}
-    found, without = (returns_of(rule, table) for table in (replace(plain, weights=said), plain))
-    for g, k, e in cells(plain):
-        if e not in said:
-            assert (found.valid[g, k, e], found.values[g, k, e]) == (without.valid[g, k, e], without.values[g, k, e])
-            continue
-        assert found.valid[g, k, e].item() == all(plain.valid[g, k, f] for f in {e, *said[e]})
-        if found.valid[g, k, e]:
-            expected = sum(weight * plain.rewards[g, k, f].item() for f, weight in said[e].items())
-            assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-6)

@@ -71,13 +71,6 @@ def test_a_prompt_that_does_not_extend_begins_a_row_with_the_same_credit(batch):
     assert batch.place.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
 
 
-def test_advantages_land_on_their_episodes_action_tokens_only(batch):
-    advantages = torch.arange(1.0, 7.0).view(1, 2, 3)
-    rows = stamped(plain_credit(advantages), batch).token_advantages
-    assert rows[0].tolist() == [0, 0, 1, 1, 0, 1]
-    assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
-
-
 def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
