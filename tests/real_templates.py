@@ -188,23 +188,16 @@ GPT_OSS_TOOLS = (
     "{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}"
 )
 """GPT-OSS's with tools; a call ends with a token of its own."""
+_MISTRAL_MARKS = (
+    "[INST] [/INST] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] "
+    "[TOOL_CALLS] [TOOL_RESULTS] [/TOOL_RESULTS]"
+)
 TOOLS = {
     "qwen": (QWEN3_TOOLS, ("<|im_start|>", "<|im_end|>"), ("<tool_call>", "</tool_call>", "<think>", "</think>")),
     "llama": (LLAMA3_TOOLS, ("<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>", "<|eot_id|>"), ()),
     "mistral": (
         MISTRAL_TOOLS,
-        (
-            *(
-                "<s>",
-                "[INST]",
-                "[/INST]",
-                "[SYSTEM_PROMPT]",
-                "[/SYSTEM_PROMPT]",
-                "[AVAILABLE_TOOLS]",
-                "[/AVAILABLE_TOOLS]",
-            ),
-            *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "</s>"),
-        ),
+        ("<s>", *_MISTRAL_MARKS.split(), "</s>"),
         (),
     ),
     "gpt_oss": (

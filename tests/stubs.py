@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import (
     ContextMechanism,
     ContextUpdate,
@@ -110,14 +112,16 @@ PADDED_BY_0: Any = SimpleNamespace(mechanism=PlainContext(), sampler=SimpleNames
 
 
 class FunctionEngine(Engine):
-    """Answers with the ids that a function gives; records its requests' prompts."""
+    """Answers with the ids that a function gives; records its requests."""
 
     def __init__(self, answer: Callable[[Request], Sequence[int]], stop_id: int = 2) -> None:
         self.answer, self.stop_id = answer, stop_id
+        self.requests: list[Request] = []
         self.prompts: list[tuple[int, ...]] = []
         self.released: list[str] = []
 
     async def generate(self, request: Request) -> Completion:
+        self.requests.append(structs.replace(request, messages=tuple(request.messages)))
         self.prompts.append(tuple(request.prompt_ids))
         ids = tuple(self.answer(request))[: request.max_new_tokens]
         return Completion(

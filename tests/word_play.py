@@ -1,7 +1,8 @@
-"""Lifecycles in the world of words: its chat, packs played by any engine, and whether log-probs are those of a model."""
+"""Lifecycles: packs played by any engine, in words unless otherwise said, or by a scripted policy; and exact log-probs."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +12,25 @@ from transformers import PreTrainedModel
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Request
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Group, Split
+from cod_lightning.types import Group, Pack, Split
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
 SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+
+
+def first_packs(env: TextEnv, number: int, num_tasks: int, split: Split = Split.TRAIN) -> list[Pack]:
+    return [env.sample_pack(split=split, index=i, num_tasks=num_tasks) for i in range(number)]
 
 
 def play(
@@ -33,15 +41,35 @@ def play(
     num_packs: int = 1,
     num_siblings: int = 1,
     num_tasks: int = 3,
+    split: Split = Split.TRAIN,
     setting: dict[str, Any] | None = None,
     **sampler: Any,
 ) -> list[Group]:
     """The first packs of the environment; an engine that is left out says w1."""
     env, engine = env or WordWorld(), engine or FunctionEngine(lambda _: SAY_W1)
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
+    packs = first_packs(env, num_packs, num_tasks, split)
     asked = Sampler(engine=engine, **({"chat": CHAT, "window": 96, "max_new_tokens": 4} | sampler))
     mechanism = mechanism or PlainContext()
     return run_groups(packs, num_siblings, Setting(env=env, mechanism=mechanism, sampler=asked, **(setting or {})))
+
+
+def scripted(
+    env: TextEnv,
+    mechanism: ContextMechanism,
+    policy: Reference | TextPolicy = Reference.SCRIPTED,
+    *,
+    num_packs: int = 1,
+    num_siblings: int = 1,
+    num_tasks: int = 3,
+    split: Split = Split.TRAIN,
+    deadlines: Deadlines | None = None,
+    **setting: Any,
+) -> list[Group]:
+    """The first packs as a policy plays them, or a reference of the environment, the one for the first pack."""
+    packs = first_packs(env, num_packs, num_tasks, split)
+    player = beside(env, Players).reference(policy, packs[0]) if isinstance(policy, Reference) else policy
+    sampler = replace(scripted_sampler(player, mechanism), deadlines=deadlines or Deadlines())
+    return run_groups(packs, num_siblings, Setting(env=env, mechanism=mechanism, sampler=sampler, **setting))
 
 
 def request(ids: Sequence[int], dialogue: str = "a", **more: Any) -> Request:
@@ -57,6 +85,14 @@ def ask(engine: Engine, *requests: Request, return_exceptions: bool = False) -> 
         return await asyncio.gather(*asked, return_exceptions=return_exceptions)
 
     return asyncio.run(all_of_them())
+
+
+def sampling_from(model: PreTrainedModel, chat: Chat) -> TransformersEngine:
+    """An engine with the model's weights."""
+    engine = TransformersEngine()
+    engine.bind(model, stop_ids=chat.stop_ids)
+    engine.update_weights(model.state_dict().items(), policy_version=1)
+    return engine
 
 
 def reference_logprobs(model: PreTrainedModel, ids: Sequence[int], temperature: float = 1.0) -> Tensor:

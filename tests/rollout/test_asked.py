@@ -16,10 +16,9 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.chat_request import style_of
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeStatus, Message, Role, Split, StopReason
+from cod_lightning.types import EpisodeStatus, Message, Role, StopReason
 from tests.real_templates import CHATML, QWEN3_TOOLS, TOOLS, bpe_tokenizer, family_tokenizer
+from tests.word_play import play
 
 DOCS = [ToolCall("user.docs", {"app": "mail"}), ToolCall("user.apps", {})]
 WRONG = [ToolCall("mail.list", {}), ToolCall("user.apps", {})]
@@ -45,9 +44,7 @@ def played(chat, responses, end="", **options):
     """The solve episodes of one lifecycle, and the prompts that the engine saw as text."""
     env = Apps(**{"actions": "tools", "quirks": 0} | options)
     engine = Saying(chat, responses, end)
-    sampler = Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=10**4)
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    (group,) = run_groups([pack], 1, Setting(env=env, mechanism=HintContext(), sampler=sampler))
+    (group,) = play(engine, env, HintContext(), num_tasks=1, chat=chat, window=10**6, max_new_tokens=10**4)
     return group.lifecycles[0].solves, [chat.tokenizer.decode(ids) for ids in engine.prompts]
 
 

@@ -91,14 +91,6 @@ def test_a_turn_that_ended_itself_and_one_that_was_cut_off_continue_to_the_same_
     assert text.index("Left.") < text.index("And now?")
 
 
-def test_the_continuation_spells_what_the_template_puts_between_two_turns(chat):
-    text = chat.tokenizer.decode(chat.continuation("And now?", None))
-    opening = chat.tokenizer.decode(chat.opening(OPENING))
-    before_user = opening[opening.index("Be brief.") + len("Be brief.") : opening.index("Which way?")]
-    after_user = opening[opening.index("Which way?") + len("Which way?") :]
-    assert text == before_user + "And now?" + after_user
-
-
 def test_a_special_token_in_a_message_stays_text_and_the_final_stop_token_alone_is_none(chat):
     forged = f"x{chat.tokenizer.decode([chat.end_of_turn])}y"
     ids = chat.continuation(forged, chat.end_of_turn)

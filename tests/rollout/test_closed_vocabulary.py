@@ -18,12 +18,9 @@ from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split
 from tests.cases import each
 from tests.own_worlds import own_worlds
+from tests.word_play import play
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "env"
 
@@ -35,16 +32,14 @@ def built(path: Path) -> TextEnv:
     return parser.instantiate_classes(parser.parse_object({"env": spec})).env
 
 
-def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> None:
+def live(world: TextEnv, mechanism: ContextMechanism) -> None:
     words = beside(world, Vocabulary).words() + beside(mechanism, Words).words()
     chat = Chat(TinyPolicy().tokenizer(words))
     said = [*words, *chat.tokenizer.all_special_tokens]
     engine = ScriptedEngine(
         lambda messages, random: " ".join(random.choices(said, k=random.randrange(8))), chat.encode, chat.stop_id
     )
-    sampler = Sampler(engine=engine, chat=chat, window=4000, max_new_tokens=50)
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(num_packs)]
-    run_groups(packs, 4, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    play(engine, world, mechanism, num_siblings=4, num_tasks=2, chat=chat, window=4000, max_new_tokens=50)
 
 
 def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered():

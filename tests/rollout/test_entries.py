@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext
-from cod_lightning.contexts.base import Answer, ContextEntry, Entries, InTask, Scripted, TextState, beside
+from cod_lightning.contexts.base import ContextEntry, Entries, InTask, Scripted, TextState, beside
 from cod_lightning.contexts.hint import HintEntries
 from cod_lightning.errors import ContextFailure
 from cod_lightning.methods.acts import ActsContext
@@ -19,8 +19,9 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.lifecycle import entry_events
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.asked import answered
 from tests.cases import each
-from tests.methods.test_episodes import solved
+from tests.lived_tasks import solved
 from tests.records import episode
 
 TOKENS = byte_chat()
@@ -44,11 +45,7 @@ def played(context: Any, state: Any, task: str, reward: float, *responses: str) 
 
 def rewritten(context: Any, state: Any, answer: str) -> tuple[Any, list[tuple[str, ...]]]:
     """The state after an update, and its events."""
-    dialogue = context.update(state, "rules", solved("task"), TOKENS)
-    next(dialogue)
-    with pytest.raises(StopIteration) as ended:
-        dialogue.send(Answer(response=answer, cut_off=False))
-    after = ended.value.value.state
+    after = answered(context, answer, state=state).state
     update = episode(kind=EpisodeKind.UPDATE, reward=0.0, state_before=state, state_after=after)
     return update.state_after, events_of(context, update)
 

@@ -4,7 +4,6 @@ import random
 import re
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import normalizers
@@ -13,13 +12,11 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.errors import ForgedRole
 from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Message, Role, Split
+from cod_lightning.types import Message, Role
 from tests.cases import each
 from tests.real_templates import EIGHT, IN_LETTERS, family_tokenizer
-from tests.stubs import PlainContext, WordWorld
+from tests.stubs import WordWorld
+from tests.word_play import play
 
 TOKENS = sorted({token for _, special, added in EIGHT.values() for token in (*special, *added)})
 SPELLED = (*TOKENS, *(mark for marks in IN_LETTERS.values() for mark in marks))
@@ -68,18 +65,6 @@ def forged(chat: Chat, ids, honest) -> bool:
         return [sum(i in control for i in one), *(text.count(mark) for mark in marks)]
 
     return counts(ids) != counts(honest)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", EIGHT)
-def test_a_thousand_hostile_texts_forge_no_role_in_openings_and_continuations(family):
-    chat = Chat(family_tokenizer(family))
-    shape = (Role.SYSTEM, Role.USER)
-    honest = chat.opening([Message(role, "x") for role in shape])
-    end = chat.end_of_turn
-    for text in texts(1000):
-        assert not forged(chat, chat.opening([Message(role, text) for role in shape]), honest), text
-        assert not forged(chat, chat.continuation(text, end), chat.continuation("x", end)), text
 
 
 @each("family", ["qwen3", "deepseek", "deleting"])
@@ -132,33 +117,13 @@ def test_a_token_within_another_one_is_broken_up_too():
     assert control.first(control.broken_up("<|im<|im_end|>_end|>")) == ""
 
 
-@each(
-    "spelled",
-    [
-        *(
-            "<|IM_END|>",
-            "＜｜im_end｜＞",
-            "<｜User｜>",
-            "<|𝐢𝐦_𝐞𝐧𝐝|>",
-            "Zürich [ＩＮＳＴ]",
-            "İ </S>",
-            "<turn|>",
-            "<|ⁱᵐ_ᵉⁿᵈ|>",
-        ),
-        *(
-            "<|🄸🄼_🄴🄽🄳|>",
-            "[|user|]",
-            "[gMASK]",
-            "<sop>",
-            "<SPECIAL_10>",
-            "<extra_id_1>",
-            "<EOT>",
-            "<unused7>",
-            "<_user>",
-        ),
-        *("<end_of_utterance>", "[/THINK]", "[TOOL_CONTENT]", "<BOS_TOKEN>"),
-    ],
+ODDLY = (
+    "<|IM_END|> ＜｜im_end｜＞ <｜User｜> <|𝐢𝐦_𝐞𝐧𝐝|> <turn|> <|ⁱᵐ_ᵉⁿᵈ|> <|🄸🄼_🄴🄽🄳|> [|user|] [gMASK] <sop> <SPECIAL_10> "
+    "<extra_id_1> <EOT> <unused7> <_user> <end_of_utterance> [/THINK] [TOOL_CONTENT] <BOS_TOKEN>"
 )
+
+
+@each("spelled", ["Zürich [ＩＮＳＴ]", "İ </S>", *ODDLY.split()])
 def test_a_widely_known_token_is_found_in_letters_of_any_kind(spelled):
     assert WIDELY_KNOWN.first(spelled) == spelled.split()[-1]
 
@@ -221,9 +186,9 @@ def test_a_text_that_cannot_be_broken_up_costs_its_lifecycle_and_no_other():
 
     chat = Chat(family_tokenizer("qwen3", NORMALISERS["without zero width"]))
     engine = ScriptedEngine(lambda messages, random: "x", chat.encode, chat.stop_id)
-    sampler = Sampler(engine=engine, chat=chat, window=5000, max_new_tokens=50)
-    packs = [Hostile().sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(2)]
-    groups = run_groups(packs, 2, Setting(env=Hostile(), mechanism=PlainContext(), sampler=sampler))
+    groups = play(
+        engine, Hostile(), num_packs=2, num_siblings=2, num_tasks=2, chat=chat, window=5000, max_new_tokens=50
+    )
     assert [life.failed for group in groups for life in group.lifecycles] == [False, False, True, True]
     errors = {episode.error for life in groups[1].lifecycles for episode in life.episodes if episode.error}
     assert any(error.startswith("ForgedRole: a text would begin or end a message") for error in errors)

@@ -2,23 +2,20 @@
 
 from cod_lightning.contexts.base import Scripted, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.lifecycles.controls import Controlled
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EntryEventKind, EpisodeKind, EpisodeStatus, Split
 from tests.asked import shown
 from tests.evaluation.echoes import MECHANISM, Echo
+from tests.word_play import first_packs, scripted
 
 WORLD = Levers()
-PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
+PACKS = first_packs(WORLD, 2, 3, Split.TEST)
 
 
-def given(contexts, world=WORLD, policy=None):
-    sampler = scripted_sampler(policy or Echo(), MECHANISM)
+def given(contexts, policy=None):
     states = [[None if c is None else beside(MECHANISM, Scripted).adopt(c) for c in row] for row in contexts]
     program = Controlled(contexts={pack.id: row for pack, row in zip(PACKS, states, strict=True)})
-    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler, program=program))
+    return scripted(WORLD, MECHANISM, policy or Echo(), num_packs=2, split=Split.TEST, program=program)
 
 
 def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> None:
@@ -42,25 +39,12 @@ def test_a_task_without_a_known_context_is_missing_and_the_next_goes_on() -> Non
     assert life.solves[1].status is EpisodeStatus.SKIPPED
 
 
-def test_a_world_that_fails_costs_the_rest_of_its_lifecycle_only() -> None:
-    class Breaking(Levers):
-        def reset(self, *, seed=None, options=None):
-            if options and options["task"].seed == PACKS[0].tasks[1].seed:
-                raise RuntimeError("jammed")
-            return super().reset(seed=seed, options=options)
-
-    first, second = (group.lifecycles[0] for group in given([[""] * 3] * 2, Breaking()))
-    assert [s.status for s in first.solves][1:] == [EpisodeStatus.FAILED, EpisodeStatus.SKIPPED]
-    assert not second.failed
-
-
 def test_the_noise_is_that_of_the_same_episode_in_an_ordinary_lifecycle() -> None:
     class Noisy(Echo):
         def act(self, messages, rng):
             return f"{rng.random()}"
 
-    sampler = scripted_sampler(Noisy(), MECHANISM)
-    ordinary = run_groups(PACKS, 1, Setting(env=WORLD, mechanism=MECHANISM, sampler=sampler))
+    ordinary = scripted(WORLD, MECHANISM, Noisy(), num_packs=2, split=Split.TEST)
     replayed = given([[s.context_before for s in g.lifecycles[0].solves] for g in ordinary], policy=Noisy())
     for one, other in zip(ordinary, replayed, strict=True):
         assert [s.turns for s in one.lifecycles[0].solves] == [s.turns for s in other.lifecycles[0].solves]

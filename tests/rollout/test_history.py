@@ -3,20 +3,16 @@
 import asyncio
 import re
 
-import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
-
-from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Message, Role
 from tests.cases import each
+from tests.families import made
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
-from tests.word_play import play, see_exact
+from tests.stubs import FunctionEngine
+from tests.word_play import play, sampling_from, see_exact
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
 THOUGHT = "<think>\nThe map is dark.\n</think>\n\nLeft."
@@ -25,24 +21,8 @@ REWRITTEN = {("qwen3", True): True, ("qwen3", False): True}
 """Template and thinking, to whether history changes; nowhere else."""
 
 
-class Spy(ScriptedEngine):
-    """Always gives one reply, and keeps the requests."""
-
-    def __init__(self, chat, reply):
-        super().__init__(lambda messages, random: reply, chat.encode, chat.stop_id)
-        self.prompts, self.dialogues, self.released = [], [], []
-
-    async def generate(self, request):
-        self.prompts.append(tuple(request.prompt_ids))
-        self.dialogues.append(request.dialogue)
-        return await super().generate(request)
-
-    def release(self, dialogue):
-        self.released.append(dialogue)
-
-
 def talk(chat, reply, num_turns=3, window=2000):
-    engine = Spy(chat, reply)
+    engine = FunctionEngine(lambda _: (*chat.encode(reply), chat.stop_id), chat.stop_id)
     sampler = Sampler(engine=engine, chat=chat, window=window, max_new_tokens=100)
 
     async def all_turns():
@@ -94,8 +74,9 @@ def test_earlier_thoughts_are_gone_in_segments_that_are_dialogues_of_their_own_o
         last = chat.tokenizer.decode(engine.prompts[-1])
         assert len(re.findall("The map is dark", last)) == num
         assert last.count("Left.") == 2
-        assert engine.dialogues == (["me", "me#1", "me#2"] if rewrite else ["me"] * 3)
-        assert engine.released == list(dict.fromkeys(engine.dialogues)), "none is left open"
+        dialogues = [request.dialogue for request in engine.requests]
+        assert dialogues == (["me", "me#1", "me#2"] if rewrite else ["me"] * 3)
+        assert engine.released == list(dict.fromkeys(dialogues)), "none is left open"
 
 
 def test_words_that_the_template_trims_are_rewritten_where_it_is_followed():
@@ -119,22 +100,10 @@ def test_a_forged_special_token_does_not_count_as_rewriting():
     assert asyncio.run(forge()).extends
 
 
-@pytest.fixture(scope="module")
-def model():
-    tokenizer = bpe_tokenizer(QWEN3)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-    return Qwen3ForCausalLM(
-        Qwen3Config(vocab_size=len(tokenizer), head_dim=16, intermediate_size=64, max_position_embeddings=1024, **sizes)
-    ).eval()
-
-
-def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_credit_an_episode(model):
+def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_credit_an_episode():
     chat = Chat(bpe_tokenizer(QWEN3), False, True)  # the empty thought that a turn begins with is dropped later
-    engine = TransformersEngine()
-    engine.bind(model, stop_ids=chat.stop_ids)
-    engine.update_weights(model.state_dict().items(), policy_version=1)
-    groups = play(engine, num_siblings=3, num_tasks=2, chat=chat, window=1000, max_new_tokens=6)
+    model = made("qwen3", 0.05, vocab_size=len(chat.tokenizer), max_position_embeddings=1024)
+    groups = play(sampling_from(model, chat), num_siblings=3, num_tasks=2, chat=chat, window=1000, max_new_tokens=6)
     see_exact(groups, model, 1e-4)
     of_first = [s for s in segments_of(groups) if s.sibling == 0 and s.episode == 0]
     assert len(of_first) == 3

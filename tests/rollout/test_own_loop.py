@@ -16,17 +16,15 @@ from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.rollout import endpoint
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import EpisodeStatus
 from examples.studies.robustness.program_faults import expected
 from examples.studies.robustness.program_faults import play as play_faults
 from tests.agent_programs import HEAD, TWO_TURNS, program, tasks_file
 from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine
+from tests.word_play import play
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "map"}}\n</tool_call>'
 TOOLS = """
@@ -41,24 +39,30 @@ def once(body):
 
 
 def played(
-    folder, source, answer=lambda request: "w0", *, template=QWEN3_TOOLS, env=None, context=None, siblings=1, **sampling
+    folder,
+    source,
+    answer=lambda request: "w0",
+    *,
+    template=QWEN3_TOOLS,
+    thinking=False,
+    env=None,
+    around=lambda world: world,
+    context=None,
+    siblings=1,
+    **sampling,
 ):
     """The groups of one pack of two tasks whose program has this source, and the chat."""
-    world = ProgramWorld(
-        program(folder, source), str(tasks_file(folder)), group="group", scorer=ExactMatch(), **(env or {})
-    )
-    chat = Chat(bpe_tokenizer(template))
+    tasks = str(tasks_file(folder))
+    world = ProgramWorld(program(folder, source), tasks, group="group", scorer=ExactMatch(), **(env or {}))
+    chat = Chat(bpe_tokenizer(template), thinking)
 
     def ids(request):
         said = answer(request)
         return said if isinstance(said, tuple) else (*chat.encode(said), chat.stop_id)
 
+    settings = {"chat": chat, "num_siblings": siblings, "window": 4000, "max_new_tokens": 200} | sampling
     engine = FunctionEngine(ids, chat.stop_id)
-    settings = {"window": 4000, "max_new_tokens": 200} | sampling
-    sampler = Sampler(engine=engine, chat=chat, **settings)
-    setting = Setting(env=world, mechanism=context or HintContext(), sampler=sampler)
-    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    groups = run_groups([pack], siblings, setting)
+    groups = play(engine, around(world), context or HintContext(), num_tasks=2, **settings)
     assert count_drift(groups) == 0
     return groups, chat
 
@@ -133,21 +137,12 @@ answer("w0")
 @pytest.mark.slow
 def test_where_the_template_rewrites_thoughts_a_segment_begins(tmp_path):
     source = TWO_TURNS.replace("json.loads(line)", "json.loads(line); think = True")
-    tokenizer = bpe_tokenizer(QWEN3)
-    chat = Chat(tokenizer, enable_thinking=True)
-    engine = FunctionEngine(lambda request: (*chat.encode("<think>\nhm\n</think>\n\nw0"), chat.stop_id), chat.stop_id)
-    world = ProgramWorld(program(tmp_path, source), str(tasks_file(tmp_path)), group="group", scorer=ExactMatch())
-    sampler = Sampler(engine=engine, chat=chat, window=4000, max_new_tokens=50)
-    groups = run_groups(
-        [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)],
-        1,
-        Setting(env=world, mechanism=HintContext(), sampler=sampler),
-    )
+    thought = "<think>\nhm\n</think>\n\nw0"
+    groups, chat = played(tmp_path, source, lambda request: thought, template=QWEN3, thinking=True)
     one, two = first(groups).turns
     assert not two.extends
     assert "hm" not in chat.text(two.new_ids)
     assert "hm" in one.response
-    assert count_drift(groups) == 0
 
 
 def test_streams_stops_and_lengths_are_served(tmp_path):
@@ -381,19 +376,9 @@ answer("w0")
 
 
 def test_worlds_around_it_leave_the_task_to_it_and_what_cannot_work_is_refused(tmp_path):
-    world = ProgramWorld(program(tmp_path, TWO_TURNS), str(tasks_file(tmp_path)), group="group", scorer=ExactMatch())
-    chat = Chat(bpe_tokenizer(QWEN3))
-    sampler = Sampler(
-        engine=FunctionEngine(lambda request: (*chat.encode("w0"), chat.stop_id), chat.stop_id),
-        chat=chat,
-        window=4000,
-        max_new_tokens=50,
-    )
-    again = RalphLoop(world)
-    pack = again.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    (group,) = run_groups([pack], 1, Setting(env=again, mechanism=HintContext(), sampler=sampler))
-    assert [len(one.turns) for one in group.lifecycles[0].solves] == [2, 2]
+    groups, _ = played(tmp_path, TWO_TURNS, around=RalphLoop)
+    assert [len(one.turns) for one in groups[0].lifecycles[0].solves] == [2, 2]
     with pytest.raises(ConfigError, match="makes steps"):
-        ProcessWorld(world)
+        played(tmp_path, TWO_TURNS, around=ProcessWorld)
     with pytest.raises(ConfigError, match=r"data\.context"):
-        run_groups([pack], 1, Setting(env=again, mechanism=CompactingContext(HintContext()), sampler=sampler))
+        played(tmp_path, TWO_TURNS, around=RalphLoop, context=CompactingContext(HintContext()))

@@ -24,12 +24,11 @@ from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.boundaries import check_history, checked_opening
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Group, Image, Message, Role, Split, Text, text_of
+from tests import word_play
 from tests.cases import each
 from tests.chat_server import ChatServer, said
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
@@ -63,9 +62,8 @@ def speaking(text="<answer>w1</answer>", seen=None):
 
 
 def play(world, engine=None, num_packs=2):
-    packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=2) for i in range(num_packs)]
-    sampler = Sampler(engine=engine or speaking(), chat=CHAT, window=20_000, max_new_tokens=40)
-    return run_groups(packs, 1, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    sizes = {"num_packs": num_packs, "num_tasks": 2, "window": 20_000, "max_new_tokens": 40}
+    return word_play.play(engine or speaking(), world, split=Split.TEST, chat=CHAT, **sizes)
 
 
 def episodes(groups):

@@ -4,23 +4,18 @@ import asyncio
 import random
 
 import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from cod_lightning.datamodules.checks import check_stops
 from cod_lightning.engines.base import Request, TurnEnd, cut
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Message, Role, Split, StopReason
+from cod_lightning.types import Message, Role, StopReason
 from tests.cases import each
+from tests.families import made
 from tests.real_templates import CHATML, bpe_tokenizer
-from tests.stubs import PlainContext, WordWorld
+from tests.word_play import play, sampling_from, see_exact
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
 
@@ -32,17 +27,12 @@ def chat():
 
 @pytest.fixture(scope="module")
 def model(chat):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-    return Qwen3ForCausalLM(Qwen3Config(vocab_size=chat.num_ids, head_dim=16, intermediate_size=64, **sizes)).eval()
+    return made("qwen3", 0.05, vocab_size=chat.num_ids, max_position_embeddings=2048)
 
 
 @pytest.fixture
 def engine(chat, model):
-    engine = TransformersEngine()
-    engine.bind(model, stop_ids=chat.stop_ids)
-    engine.update_weights(model.state_dict().items(), policy_version=1)
-    return engine
+    return sampling_from(model, chat)
 
 
 def ask(engine, **more):
@@ -91,19 +81,10 @@ def test_the_dialogue_cuts_what_an_engine_sampled_beyond_the_string_and_goes_on_
 
 
 def test_turns_that_end_at_strings_have_the_log_probs_of_the_model_and_no_drift(chat, model, engine):
-    world = WordWorld()
-    packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
-    sampler = Sampler(engine=engine, chat=chat, window=2000, max_new_tokens=12, stop_strings=("e", "a"))
-    groups = run_groups(packs, 2, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
-    lives = [life for group in groups for life in group.lifecycles]
-    assert not any(life.failed for life in lives)
-    assert count_drift(groups) == 0
-    for row in segments_of(groups):
-        with torch.no_grad():
-            scores = torch.log_softmax(model(torch.tensor([row.token_ids])).logits[0], dim=-1)
-        for t, sampled in enumerate(row.action_mask):
-            if sampled:
-                assert row.behaviour_logprobs[t] == pytest.approx(scores[t - 1, row.token_ids[t]].item(), abs=1e-4)
+    groups = play(
+        engine, num_siblings=2, num_tasks=2, chat=chat, window=2000, max_new_tokens=12, stop_strings=("e", "a")
+    )
+    see_exact(groups, model, 1e-4)
 
 
 def test_what_cannot_end_a_turn_is_refused_by_key(chat):
