@@ -5,20 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer, Entries, InTask
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.contexts.base import Entries, InTask
+from cod_lightning.envs.base import beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.acts import ActsContext, ActsState
 from cod_lightning.methods.notebook import Entry
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split
-from tests.asked import LetterTokens
+from tests.asked import LetterTokens, answered
 from tests.cases import each
+from tests.lived_tasks import profits
 from tests.records import episode
+from tests.word_play import scripted
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 TOKENS = LetterTokens({"<|im_end|>"})
@@ -108,22 +107,15 @@ def test_what_an_update_writes_is_open_in_the_next_task_also_in_place_of_another
     for operations, number in ((("delete 1", "add: 3=left"), 1), (("replace 1: 3=left",), 1), (("add: 3=left",), 3)):
         spelled = [one.replace("replace ", "replace #") if protocol == "compact" else one for one in operations]
         state = begun(context, "1=up", "2=down")
-        dialogue = context.update(state, "lake", episode(position=1, feedback="goal"), TOKENS)
-        next(dialogue)
-        with pytest.raises(StopIteration) as ended:
-            dialogue.send(Answer(response=act(protocol, *spelled), cut_off=False))
-        assert ended.value.value.state.opened == (number,)
+        found = answered(context, act(protocol, *spelled), state=state, position=1)
+        assert found.state.opened == (number,)
 
 
 @PROTOCOLS
 def test_an_update_that_reads_an_entry_leaves_it_as_it_is(protocol):
     context = ActsContext(protocol)
     state = begun(context, "1=up", "2=down")
-    dialogue = context.update(state, "lake", episode(feedback="goal"), TOKENS)
-    next(dialogue)
-    with pytest.raises(StopIteration) as ended:
-        dialogue.send(Answer(response=act(protocol, "read 1", "read 7"), cut_off=False))
-    found = ended.value.value
+    found = answered(context, act(protocol, "read 1", "read 7"), state=state)
     assert found.state.entries == state.entries
     assert [one.partition(": ")[2] for one in found.state.refused] == ["there is no entry 7"]
 
@@ -159,12 +151,8 @@ def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(pro
 def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ActsContext(protocol), ConnectTheDots(every=None)
-    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, Reference.SCRIPTED, context, program=program))
-    success = [estimate.mean for estimate in summarise(lives).success]
-    assert success[3] >= success[0] + 0.2
-    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)
-    groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
+    profits(env, context, program)
+    groups = scripted(env, context, num_packs=2, num_tasks=4, split=Split.TEST, program=program)
     assert count_drift(groups) == 0
     episodes = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
     rows = segments_of(groups)

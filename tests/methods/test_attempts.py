@@ -10,20 +10,16 @@ from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.propose import ProposeAndSolve
-from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate
 from cod_lightning.rewards import Reward
 from cod_lightning.rewards.base import rewards_of
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import EpisodeStatus
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
+from tests.stubs import WORDS, FunctionEngine, WordWorld
+from tests.word_play import CHAT, play
 
 
 class Ledger(WordWorld):
@@ -40,20 +36,14 @@ class Ledger(WordWorld):
         return super().step(action)
 
 
-CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-
-
 def speak(request):
     """Words that the request's noise decides."""
     return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
 
 
 def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, **more):  # noqa: B008
-    world = world or Ledger()
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
-    sampler = Sampler(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
-    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, program=program, **more)
-    return run_groups(packs, siblings, setting)
+    sizes = {"num_packs": 2, "num_siblings": siblings, "num_tasks": num_tasks}
+    return play(engine or FunctionEngine(speak), world or Ledger(), setting={"program": program, **more}, **sizes)
 
 
 ANCHORED = Anchored(attempts=3, fraction=1.0)
@@ -127,18 +117,13 @@ def test_an_attempt_without_the_context_is_none_that_a_program_goes_on_from(inst
 
 
 def test_every_attempt_has_noise_of_its_own():
-    asked = []
-
-    def note(request):
-        asked.append((request.dialogue, request.noise_seed))
-        return speak(request)
-
-    live(EVERYWHERE, engine=FunctionEngine(note))
-    extra = [dialogue for dialogue, _ in asked if "+" in dialogue]
+    engine = FunctionEngine(speak)
+    live(EVERYWHERE, engine=engine)
+    extra = [request.dialogue for request in engine.requests if "+" in request.dialogue]
     assert len({dialogue.rpartition("+")[0] for dialogue in extra}) == 4 * 3
     for number in range(4):
         assert len({of for of in extra if of.endswith(f"+{number}")}) == 4 * 3
-    assert len({seed for _, seed in asked}) == len(asked)
+    assert len({request.noise_seed for request in engine.requests}) == len(engine.requests)
 
 
 def test_the_world_of_every_attempt_is_a_copy_of_its_own_that_is_closed_after_it():

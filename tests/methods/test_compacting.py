@@ -13,14 +13,12 @@ from cod_lightning.methods.compacting import Compacted, CompactingContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from cod_lightning.types import EpisodeStatus, Message, Role
 from tests.asked import LetterTokens
 from tests.cases import each
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
+from tests.word_play import play
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 TOKENS = LetterTokens({"<|im_end|>"})
@@ -99,9 +97,7 @@ def test_a_policy_that_compacts_for_ever_ends_with_its_task():
     def answer(request: Request):
         return (*chat.encode("w3"), chat.end_of_turn) if "summary" in request.messages[-1].content else said
 
-    packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)]
-    sampler = Sampler(engine=FunctionEngine(answer), chat=chat, window=600, max_new_tokens=5)
-    groups = run_groups(packs, 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    groups = play(FunctionEngine(answer), world, mechanism, num_tasks=1, chat=chat, window=600, max_new_tokens=5)
     (episode,) = groups[0].lifecycles[0].episodes
     assert episode.status is EpisodeStatus.TRUNCATED
     assert sum(not turn.extends for turn in episode.turns) > 10

@@ -5,19 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import Budget, InTask, Scripted, Words
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.constant_state import ConstantState, ConstantStateContext
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Message, Role, Split
 from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
+from tests.lived_tasks import profits
 from tests.records import episode
+from tests.word_play import scripted
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 MARKS = {"natural": ("--- Start of state ---", "--- End of state ---"), "compact": ("<state>", "</state>")}
@@ -131,13 +130,9 @@ def test_any_response_is_read_without_raising_and_no_state_breaks_its_bounds(pro
 def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ConstantStateContext(protocol), ConnectTheDots(every=None)
-    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
-    lives = list(play_reference(env, packs, Reference.SCRIPTED, context, program=program))
-    success = [estimate.mean for estimate in summarise(lives).success]
-    assert success[3] >= success[0] + 0.2
+    lives = profits(env, context, program)
     assert all(one.kind is EpisodeKind.SOLVE for life in lives for one in life.episodes)
-    policy = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, packs[0]), context)
-    groups = run_groups(packs[:1], 1, Setting(env=env, mechanism=context, sampler=policy, program=program))
+    groups = scripted(env, context, num_tasks=4, split=Split.TEST, program=program)
     assert count_drift(groups) == 0
     segments = segments_of(groups)
     assert len(segments) == sum(len(e.turns) for e in groups[0].lifecycles[0].episodes)

@@ -45,8 +45,9 @@ def test_kl_cov_marks_the_largest_share_and_at_least_one(fraction):
 
 def test_clip_cov_draws_its_share_between_the_bounds_by_seed():
     x = tokens(1)
-    loss = ClipCov(drop_fraction=0.05, cov_low=0.2, cov_high=1.0)
-    inside = {i for i, c in by_the_definition(x).items() if 0.2 < c < 1.0}
+    loss = ClipCov(drop_fraction=0.05, cov_low=0.2, cov_high=0.7)
+    inside = {i for i, c in by_the_definition(x).items() if 0.2 < c < 0.7}
+    assert max(by_the_definition(x).values()) > 0.7
     draws = [{tuple(i) for i in loss.mark(x, seed).nonzero().tolist()} for seed in range(40)]
     number = int(0.05 * int(x.action_mask.sum()))
     assert all(draw <= inside and len(draw) == number for draw in draws)
@@ -63,12 +64,3 @@ def test_nothing_is_marked_where_there_is_nothing(loss):
     assert not loss.mark(blank, 0).any()
     if isinstance(loss, ClipCov):
         assert not loss.mark(x, 0).any()
-
-
-def test_clip_cov_draws_no_token_at_or_above_the_upper_bound():
-    x = tokens(0)
-    found = by_the_definition(x)
-    loss = ClipCov(drop_fraction=0.999, cov_low=0.1, cov_high=0.5)
-    expected = {i for i, value in found.items() if 0.1 < value < 0.5}
-    assert any(value > 0.5 for value in found.values())
-    assert {tuple(i) for i in loss.mark(x, 0).nonzero().tolist()} == expected

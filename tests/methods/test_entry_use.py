@@ -2,18 +2,15 @@
 
 import asyncio
 
-from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.entry_use import EntryUse
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.skills import SkillsContext
 from cod_lightning.rewards.base import rewards_of
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EntryEvent, EntryEventKind, Split, Task
+from cod_lightning.types import EntryEvent, EntryEventKind, Task
 from tests.cases import each
 from tests.records import episode
+from tests.word_play import scripted
 
 TASK = Task(id="0", seed=1, spec=None)
 SHOWN, CAME, HELD = (
@@ -44,10 +41,8 @@ def test_a_bonus_is_for_solved_tasks_that_were_shown_an_entry(success, entries, 
 @each("mechanism", [SkillsContext("compact"), EpisodesContext("compact")])
 def test_played_packs_are_paid_for_use_from_the_second_task_on(mechanism):
     world = Levers(protocol="compact")
-    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(8)]
-    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
     rewards = rewards_of({"use": EntryUse(0.5)})
-    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, sampler=sampler, rewards=rewards))
+    groups = scripted(world, mechanism, num_packs=8, num_siblings=2, num_tasks=4, rewards=rewards)
     lives = [life.solves for group in groups for life in group.lifecycles]
     assert {one.parts["use"] for solves in lives for one in solves[1:]} == {0.0, 0.5}
     assert {solves[0].parts["use"] for solves in lives} == {0.0}

@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from cod_lightning.contexts.base import Stored
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import best, similarities, words_of
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.controls import oracle_contexts
-from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.transcript import TranscriptContext
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
 from tests.cases import each
 from tests.lived_tasks import lived, shown, solved
+from tests.word_play import first_packs, scripted
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 KINDS = each("kind", [EpisodesContext, TranscriptContext])
@@ -43,15 +42,12 @@ def test_the_first_task_sees_the_rules_alone_and_a_later_one_what_came_before(ki
 @KINDS
 def test_no_update_is_played_the_last_state_has_every_task_and_the_oracles_first_is_the_context_of_that_control(kind):
     env, context = Levers(), kind()
-    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=4)
-    sampler = scripted_sampler(beside(env, Players).reference(Reference.SCRIPTED, pack), context)
-    (group,) = run_groups([pack], 2, Setting(env=env, mechanism=context, sampler=sampler))
+    (group,) = scripted(env, context, num_siblings=2, num_tasks=4, split=Split.TEST)
     for life in group.lifecycles:
         assert [episode.kind for episode in life.episodes] == [EpisodeKind.SOLVE] * 4
         assert len(life.solves[-1].state_after.records) == 4
         assert life.solves[1].state_before == life.solves[0].state_after
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
-    for contexts in oracle_contexts(env, packs, context):
+    for contexts in oracle_contexts(env, first_packs(env, 2, 3, Split.TEST), context):
         assert [len(state.records) for state in contexts] == [1, 1, 1]
 
 
@@ -59,7 +55,7 @@ def test_no_update_is_played_the_last_state_has_every_task_and_the_oracles_first
 @pytest.mark.parametrize("protocol", ["natural", pytest.param("compact", marks=pytest.mark.slow)])
 def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
     env = Levers(protocol=protocol)
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
+    packs = first_packs(env, 25, 4, Split.TEST)
     row = summarise(list(play_reference(env, packs, Reference.SCRIPTED, kind(protocol))))
     assert (row.num_failed, row.num_malformed) == (0, 0)
     assert row.success[0].mean < 0.7
@@ -69,7 +65,7 @@ def test_scripted_play_gets_better_with_what_it_is_shown(kind, protocol):
 @pytest.mark.slow
 def test_retrieval_pays_where_there_are_more_facts_than_a_task_is_shown():
     env = Doors(num_doors=32, protocol="compact")
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=64) for i in range(8)]
+    packs = first_packs(env, 8, 64, Split.TEST)
     last = {}
     for select in ("similarity", "random"):
         context = EpisodesContext("compact", select=select, most=2)
@@ -120,15 +116,9 @@ def test_of_equally_similar_records_the_one_that_served_better_is_shown():
     assert EpisodesContext(select="similarity", most=1).prepare(state, "", "red").state.shown == (2,)
 
 
-def test_worth_chooses_among_the_similar_alone():
-    context = EpisodesContext(select="utility", most=1, candidates=1)
-    state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)
-    assert context.prepare(state, "", "red").state.shown == (0,)
-
-
-@each(("weight", "chosen"), [(0.4, 0), (0.6, 1)])
-def test_the_weight_says_how_much_worth_counts_against_similarity(weight, chosen):
-    context = EpisodesContext(select="utility", most=1, candidates=2, utility_weight=weight)
+@each(("candidates", "weight", "chosen"), [(1, 0.5, 0), (2, 0.4, 0), (2, 0.6, 1)])
+def test_worth_chooses_among_the_similar_alone_and_counts_as_much_as_its_weight(candidates, weight, chosen):
+    context = EpisodesContext(select="utility", most=1, candidates=candidates, utility_weight=weight)
     state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)
     assert context.prepare(state, "", "red").state.shown == (chosen,)
 

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from cod_lightning.contexts.base import Scripted, Words, beside
 from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookState
+from cod_lightning.methods.skills import SkillsContext
 from tests.asked import LetterTokens, answered, opened, shown
 from tests.cases import each
+from tests.methods.test_skills import BLOCKS as SKILLS
 from tests.records import episode
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
@@ -98,12 +100,15 @@ def context_text(found):
 
 
 @PROTOCOLS
+@each(("kind", "blocks"), [(NotebookContext, BLOCKS), (SkillsContext, SKILLS)])
 @each("response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0} add: x {1} more", "{0}{0}{1}"])
-def test_an_answer_without_one_block_of_operations_keeps_the_notebook_and_costs_the_penalty(protocol, response):
-    marks = BLOCKS[protocol][0].partition("{}")[::2]
-    before = state("1=up")
-    found = answered(NotebookContext(protocol), response.format(*marks), state=before)
-    assert (found.parsed, found.reward, found.state.entries) == (False, -0.1, before.entries)
+def test_an_answer_without_one_block_of_operations_changes_nothing_and_costs_the_penalty(
+    protocol, kind, blocks, response
+):
+    marks = blocks[protocol][0].partition("{}")[::2]
+    before = beside(kind(protocol), Scripted).adopt("1=up")
+    found = answered(kind(protocol), response.format(*marks), state=before)
+    assert (found.parsed, found.reward, kind(protocol).text(found.state)) == (False, -0.1, kind(protocol).text(before))
     assert found.reason
 
 

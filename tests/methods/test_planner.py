@@ -20,8 +20,9 @@ from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.methods.test_attempts import CHAT, Ledger, live, speak
+from tests.methods.test_attempts import Ledger, live, speak
 from tests.stubs import FunctionEngine
+from tests.word_play import CHAT
 
 PLAN = PlanAndSolve(request=" w5", heading=" w6 ")
 ORDER = [EpisodeKind.WRITE, EpisodeKind.SOLVE, EpisodeKind.UPDATE]

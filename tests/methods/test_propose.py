@@ -17,20 +17,18 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.forbidden import ForbiddenLever
 from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.envs.mixture import Mixture
-from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.lifecycles import outline
 from cod_lightning.methods.overlong import OverlongReward
 from cod_lightning.methods.propose import ProposeAndSolve, learnability
 from cod_lightning.methods.transcript import TranscriptContext
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.hostile_texts import ENCODABLE
+from tests.records import solve
+from tests.word_play import scripted
 
 WORLDS = {
     "doors": lambda protocol: Doors(num_doors=8, glimpses=2, protocol=protocol),
@@ -60,11 +58,9 @@ class Says:
 def lived(world, protocol, words=None, mechanism=None, rewards=None, num_siblings=1, solves=3, num_tasks=6, **options):
     mechanism = mechanism or HintContext(protocol)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
-    player = Player(Says(beside(world, Players).reference(Reference.SCRIPTED, pack), words), mechanism)
-    program = ProposeAndSolve(solves=solves, **options)
-    sampler = replying_sampler(player.reply)
-    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program, rewards=rewards or {})
-    return run_groups([pack], num_siblings, setting)[0]
+    policy = Says(beside(world, Players).reference(Reference.SCRIPTED, pack), words)
+    setting = {"program": ProposeAndSolve(solves=solves, **options), "rewards": rewards or {}}
+    return scripted(world, mechanism, policy, num_siblings=num_siblings, num_tasks=num_tasks, **setting)[0]
 
 
 def asked(solve):
@@ -97,10 +93,6 @@ def test_in_expectation_few_solve_episodes_see_less_by_a_factor_that_is_the_same
         assert expected == pytest.approx((1 - 1 / num) * 4 * q * (1 - q))
 
 
-def solve(n, success):
-    return Episode(kind=EpisodeKind.SOLVE, position=n, status="completed", reward=float(success), success=success)
-
-
 @both
 @worlds
 def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_context(make, protocol):
@@ -125,6 +117,12 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
     assert len(segments_of([group])) == sum(len(life.episodes) for life in group.lifecycles)
 
 
+NO_PROPOSALS = ["", " ", "open=7 open=6", "want=red want=red", "<answer>Door 1</answer><answer>Door 2</answer>"]
+NO_PROPOSALS += [f"<answer>{said}</answer>" for said in ("Door 99", "Colour", "Key red", "Door ٣")]
+NO_PROPOSALS += [ENCODABLE, "<answer>" * 9999, "9" * 9999, "open=" + "9" * 999]
+NO_PROPOSALS += ["open=", "open=0", "open=99", "open=007", "want=pink", "want=", "red"]
+
+
 @both
 @pytest.mark.parametrize(
     "make",
@@ -134,31 +132,7 @@ def test_a_proposal_comes_before_the_solve_episodes_that_play_its_task_from_one_
         pytest.param(WORLDS["levers"], marks=pytest.mark.slow),
     ],
 )
-@each(
-    "words",
-    [
-        ENCODABLE,
-        *(
-            "",
-            " ",
-            "open=",
-            "open=0",
-            "open=99",
-            "open=007",
-            "open=7 open=6",
-            "want=pink",
-            "want=",
-            "want=red want=red",
-        ),
-        *(
-            "red",
-            "<answer>Door 99</answer>",
-            "<answer>Door 1</answer><answer>Door 2</answer>",
-            "<answer>Colour</answer>",
-        ),
-        *("<answer>Key red</answer>", "<answer>Door ٣</answer>", "<answer>" * 9999, "9" * 9999, "open=" + "9" * 999),
-    ],
-)
+@each("words", NO_PROPOSALS)
 def test_whatever_is_no_proposal_is_counted_earns_nothing_and_leaves_the_pack_s_own_task(make, protocol, words):
     group = lived(make(protocol), protocol, words)
     own = lived(make(protocol), protocol, proposes=False)

@@ -1,6 +1,7 @@
 """Lifecycles that were collected elsewhere are trained on as those that the engine plays, waited for, and refused when too old."""
 
 import json
+import math
 import os
 import threading
 
@@ -49,6 +50,12 @@ def packs_of(folder, **options):
     return packs, [pack for _, pack in packs.draw(0, 2)]
 
 
+def collected(folder, policy_version=0, *, num_packs=2, sizes=SIZES_OF_POLICY, **options):
+    """The groups of the first packs, from the files of a folder."""
+    packs, drawn = packs_of(folder, **options)
+    return packs.collected(drawn[:num_packs], 2, policy_version, *sizes)
+
+
 def test_a_run_on_the_lifecycles_of_another_ends_with_its_weights_and_plays_none(other, tmp_path):
     weights, folder = other
     found, engine = fit(tmp_path, source=RecordedGroups(str(folder), max_staleness=0))
@@ -61,9 +68,8 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
     lines = (other[1] / "train.jsonl").read_bytes().splitlines(keepends=True)
     path = tmp_path / "train.jsonl"
     path.write_bytes(b"".join(lines[:3]) + lines[3][:50])
-    packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/1 .* within 0 s.*wait_s"):
-        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+        collected(tmp_path)
     packs, drawn = packs_of(tmp_path, wait_s=60)
 
     def finished():
@@ -97,119 +103,90 @@ def test_lifecycles_of_other_packs_that_go_on_coming_are_not_waited_for_without_
 def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_where_that_is_asked_for(other):
     (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
     oldest = turn.policy_version
-    packs, drawn = packs_of(other[1], max_staleness=2)
-    assert packs.collected(drawn, 2, oldest + 2, *SIZES_OF_POLICY)
+    assert collected(other[1], oldest + 2, max_staleness=2)
     with pytest.raises(ConfigError, match=rf"policy version {oldest} is 3 behind the weights"):
-        packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
-    packs, drawn = packs_of(other[1])
-    assert packs.collected(drawn, 2, oldest + 3, *SIZES_OF_POLICY)
+        collected(other[1], oldest + 3, max_staleness=2)
+    assert collected(other[1], oldest + 3)
 
 
 def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
     first, *_ = transcript.read(other[1] / "train.jsonl")
     again = structs.replace(first, lifecycles=tuple(reversed_episodes(life) for life in first.lifecycles))
     transcript.write(tmp_path / "train.jsonl", [first, again])
-    packs, drawn = packs_of(tmp_path)
-    assert packs.collected(drawn[:1], 2, 0, *SIZES_OF_POLICY)[0].lifecycles == again.lifecycles
+    assert collected(tmp_path, num_packs=1)[0].lifecycles == again.lifecycles
     with (tmp_path / "train.jsonl").open("a") as file:
         file.write("{}\n")
-    packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=r"train\.jsonl; expected whole lines"):
-        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+        collected(tmp_path)
 
 
 def reversed_episodes(life):
     return structs.replace(life, episodes=life.episodes[::-1])
 
 
-def first_turn(record):
-    return record["episodes"][0]["turns"][0]
-
-
+FIRST = ("episodes", 0)
+TURN = (*FIRST, "turns", 0)
+IMAGE = {"type": "image", "png": "", "alternative": "", "media_type": "image/png"}
+FAILED = {"status": "failed", "reward": None, "success": None, "error": "\x1b[2J: x"}
+ELSEWHERE = "belong to no solve"
 DAMAGES = {
-    "an id below 0": (
-        lambda record: first_turn(record)["action_ids"].__setitem__(0, -5),
-        "token id -5, outside the voc",
-    ),
-    "an id beyond int64": (
-        lambda record: first_turn(record)["new_ids"].__setitem__(0, 10**30),
-        "outside the vocabulary of",
-    ),
-    "a log-prob NaN": (
-        lambda record: first_turn(record)["behaviour_logprobs"].__setitem__(0, float("nan")),
-        "log-prob nan, where one is finite and at most 0",
-    ),
-    "a log-prob above 0": (
-        lambda record: first_turn(record)["behaviour_logprobs"].__setitem__(0, 5.0),
-        "log-prob 5.0, where",
-    ),
-    "a version beyond int64": (
-        lambda record: first_turn(record).update(policy_version=10**400),
-        "a policy version below -1, or beyond 64 bits",
-    ),
-    "an image": (
-        lambda record: first_turn(record).update(
-            parts=[{"type": "image", "png": "", "alternative": "", "media_type": "image/png"}]
-        ),
-        "an image, and no policy",
-    ),
-    "a reward beyond float": (lambda record: record["episodes"][0].update(reward=float("inf")), "not finite"),
-    "a reward beyond those of rollouts": (lambda record: record["episodes"][0].update(reward=-1e308), r"above 1e\+30"),
+    "an id below 0": ({(*TURN, "action_ids", 0): -5}, "token id -5, outside the voc"),
+    "an id beyond int64": ({(*TURN, "new_ids", 0): 10**30}, "outside the vocabulary of"),
+    "a log-prob NaN": ({(*TURN, "behaviour_logprobs", 0): math.nan}, "log-prob nan, where one is finite and at most 0"),
+    "a log-prob above 0": ({(*TURN, "behaviour_logprobs", 0): 5.0}, "log-prob 5.0, where"),
+    "a version beyond int64": ({(*TURN, "policy_version"): 10**400}, "a policy version below -1, or beyond 64 bits"),
+    "an image": ({(*TURN, "parts"): [IMAGE]}, "an image, and no policy"),
+    "a reward beyond float": ({(*FIRST, "reward"): math.inf}, "not finite"),
+    "a reward beyond those of rollouts": ({(*FIRST, "reward"): -1e308}, r"above 1e\+30"),
     "a weight of an episode that it lacks": (
-        lambda record: record["episodes"][0].update(weights=[[99, 1.0]]),
+        {(*FIRST, "weights"): [[99, 1.0]]},
         "a weight of an episode that it lacks",
     ),
-    "a weight beyond float": (
-        lambda record: record["episodes"][0].update(weights=[[0, float("nan")]]),
-        r"that is not finite or above 1e\+30",
-    ),
-    "a part that is no number": (
-        lambda record: record["episodes"][0].update(parts={"world": float("nan")}),
-        "not finite",
-    ),
-    "a part that acts on terminals": (
-        lambda record: record["episodes"][0].update(parts={"\x1b[2J": 1.0}),
-        r"\[2J as the name of a part or a fault",
-    ),
+    "a weight beyond float": ({(*FIRST, "weights"): [[0, math.nan]]}, r"that is not finite or above 1e\+30"),
+    "a part that is no number": ({(*FIRST, "parts"): {"world": math.nan}}, "not finite"),
+    "a part that acts on terminals": ({(*FIRST, "parts"): {"\x1b[2J": 1.0}}, r"\[2J as the name of a part or a fault"),
     "a fault that acts on terminals": (
-        lambda record: record["episodes"][0].update(status="failed", reward=None, success=None, error="\x1b[2J: x"),
+        {(*FIRST, key): value for key, value in FAILED.items()},
         r"\[2J as the name of a part or a fault",
     ),
-    "an update after the last task": (lambda record: record["episodes"][1].update(position=2), "belong to no solve"),
-    "an attempt at an update": (
-        lambda record: record["episodes"].append(record["episodes"][1] | {"parent": 1, "trained": True}),
-        "attempts beside no solve episode",
-    ),
-    "other ids": (lambda record: first_turn(record).update(new_ids=[3, 4]), "continue the ids of their prompts"),
-    "a position beyond its episodes": (
-        lambda record: record["episodes"][0].update(position=2**62),
-        "belong to no solve",
-    ),
+    "an update after the last task": ({("episodes", 1, "position"): 2}, ELSEWHERE),
+    "an attempt at an update": ({("attempt",): (1, 99, {})}, "attempts beside no solve episode"),
+    "other ids": ({(*TURN, "new_ids"): [3, 4]}, "continue the ids of their prompts"),
+    "a position beyond its episodes": ({(*FIRST, "position"): 2**62}, ELSEWHERE),
     "an attempt at a task that was not played": (
-        lambda record: record["episodes"].append(record["episodes"][0] | {"position": 9, "parent": 0, "trained": True}),
+        {("attempt",): (0, 99, {"position": 9})},
         "attempts beside no solve episode",
     ),
-    "an attempt in front of an episode": (
-        lambda record: record["episodes"].insert(1, record["episodes"][0] | {"parent": 0, "trained": True}),
-        "or in front of one",
-    ),
-    "no episodes": (lambda record: record.update(episodes=[]), "belong to no solve"),
-    "a sibling that is no number": (lambda record: record.update(sibling=float("inf")), "whole lines"),
-    "lists in lists": (lambda record: record.update(nothing="DEEP"), "whole lines"),
+    "an attempt in front of an episode": ({("attempt",): (0, 1, {})}, "or in front of one"),
+    "no episodes": ({("episodes",): []}, ELSEWHERE),
+    "a sibling that is no number": ({("sibling",): math.inf}, "whole lines"),
+    "lists in lists": ({("nothing",): "DEEP"}, "whole lines"),
 }
+"""What is put at which place of a record, and what is said of it; an attempt is its episode of that number, at that index."""
+
+
+def put(record, place, value):
+    *above, last = place
+    for part in above:
+        record = record[part]
+    if last == "attempt":
+        beside, at, more = value
+        record["episodes"].insert(at, record["episodes"][beside] | {"parent": beside, "trained": True} | more)
+    else:
+        record[last] = value
 
 
 @each("damage", DAMAGES)
 def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(other, tmp_path, damage):
     lines = (other[1] / "train.jsonl").read_text().splitlines()
     record = json.loads(lines[0])
-    change, said = DAMAGES[damage]
-    change(record)
+    changes, said = DAMAGES[damage]
+    for place, value in changes.items():
+        put(record, place, value)
     lines[0] = json.dumps(record).replace('"DEEP"', "[" * 100_000 + "]" * 100_000)
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
-    packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match=rf"data\.source.*{said}"):
-        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+        collected(tmp_path)
 
 
 def test_a_row_beyond_the_window_is_refused_though_its_digests_are_right(other, tmp_path):
@@ -219,23 +196,20 @@ def test_a_row_beyond_the_window_is_refused_though_its_digests_are_right(other, 
     solved, *rest = group.lifecycles[0].episodes
     life = structs.replace(group.lifecycles[0], episodes=(structs.replace(solved, turns=(long,)), *rest))
     transcript.write(tmp_path / "train.jsonl", [structs.replace(group, lifecycles=(life, group.lifecycles[1]))])
-    packs, drawn = packs_of(tmp_path)
     expected = rf"at most model\.policy\.window=512 tokens; the longest has {512 + len(turn.action_ids)}"
     with pytest.raises(ConfigError, match=expected):
-        packs.collected(drawn[:1], 2, 0, *SIZES_OF_POLICY)
+        collected(tmp_path, num_packs=1)
 
 
 def test_ids_of_another_vocabulary_are_refused(other):
-    packs, drawn = packs_of(other[1])
     with pytest.raises(ConfigError, match="outside the vocabulary of 4"):
-        packs.collected(drawn, 2, 0, 4, 512)
+        collected(other[1], sizes=(4, 512))
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "train.jsonl")
-    packs, drawn = packs_of(tmp_path)
     with pytest.raises(ConfigError, match="expected 2 lifecycles"):
-        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+        collected(tmp_path)
 
 
 def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other, tmp_path):

@@ -68,38 +68,31 @@ def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():
     assert not any(bool(batch.is_replayed.any()) for batch in made), "a pack without signal never had any"
 
 
-def test_a_pack_that_comes_back_as_it_was_is_joined_by_what_was_better_before():
-    before, now = ids(PackChoice(4), PackChoice(4, visit=33))
+def joining(stored, *packs):
+    """What of these episodes joins an update of these packs, whose siblings now come to 0.2 and leave no signal."""
     replay = SignalReplay(same_pack_only=True)
     replay.start(1)
+    now = [recorded(pack_id=name, group_return=0.2, rollout=3) for name in packs]
+    places = dict(enumerate(packs))
+    rollout = of_rollout(now, without=tuple(places), updates=(tuple(places),), packs=places, number=3)
+    return replay.choose(stored, rollout)[0]
+
+
+def test_a_pack_that_comes_back_as_it_was_is_joined_by_what_was_better_before():
+    before, now = ids(PackChoice(4), PackChoice(4, visit=33))
     stored = [recorded(pack_id=before, sibling=k, episode_return=r, advantage=r - 0.5) for k, r in ((0, 0.9), (1, 0.1))]
-    rollout = of_rollout([recorded(pack_id=now, group_return=0.2, rollout=3)], without=(0,), packs={0: now}, number=3)
-    ((joined,),) = replay.choose(stored, rollout)
-    assert joined.episode == stored[0]
+    assert [one.episode for one in joining(stored, now)] == stored[:1]
 
 
 def test_two_visits_of_one_pack_in_an_update_are_joined_once():
     before, one, other = ids(PackChoice(4), PackChoice(4, visit=33), PackChoice(4, visit=34))
-    replay = SignalReplay(same_pack_only=True)
-    replay.start(1)
-    rollout = of_rollout(
-        [recorded(pack_id=name, group_return=0.2, rollout=3) for name in (one, other)],
-        without=(0, 1),
-        updates=((0, 1),),
-        packs={0: one, 1: other},
-        number=3,
-    )
-    (joined,) = replay.choose([recorded(pack_id=before, episode_return=0.9)], rollout)
-    assert len(joined) == 1
+    assert len(joining([recorded(pack_id=before, episode_return=0.9)], one, other)) == 1
 
 
 @each("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
 def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same(choice):
     before, now = ids(PackChoice(4), choice)
-    replay = SignalReplay(same_pack_only=True)
-    replay.start(1)
-    rollout = of_rollout([recorded(pack_id=now, group_return=0.2)], without=(0,), packs={0: now})
-    assert replay.choose([recorded(pack_id=before, episode_return=0.9)], rollout) == [[]]
+    assert joining([recorded(pack_id=before, episode_return=0.9)], now) == []
 
 
 @each("back", ["same", "near", "continued"])
@@ -135,8 +128,4 @@ def test_replayed_rows_have_the_teacher_of_their_own_world():
 @each(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
 def test_an_episode_above_the_siblings_of_now_joins_only_if_it_was_above_those_of_then_too(advantage, joins):
     before, now = ids(PackChoice(4), PackChoice(4, visit=33))
-    replay = SignalReplay(same_pack_only=True)
-    replay.start(1)
-    rollout = of_rollout([recorded(pack_id=now, group_return=0.2)], without=(0,), packs={0: now})
-    (chosen,) = replay.choose([recorded(pack_id=before, episode_return=0.9, advantage=advantage)], rollout)
-    assert len(chosen) == joins
+    assert len(joining([recorded(pack_id=before, episode_return=0.9, advantage=advantage)], now)) == joins

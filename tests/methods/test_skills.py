@@ -9,18 +9,17 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts import HintContext, StackedContext
 from cod_lightning.contexts.base import InTask, Scripted, Words
-from cod_lightning.envs.base import Players, Reference, beside
+from cod_lightning.envs.base import Reference, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.methods.skills import SkillsContext, SkillsState
 from cod_lightning.methods.skills_wording import Skill
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Message, Role, Split
 from tests.asked import LetterTokens, answered, opened
 from tests.cases import each
 from tests.records import episode
+from tests.word_play import first_packs, scripted
 
 PROTOCOLS = each("protocol", ["natural", "compact"])
 BLOCKS = {
@@ -187,17 +186,9 @@ def test_a_skill_that_was_tried_and_is_not_worth_its_place_goes_and_the_next_upd
 
 
 @PROTOCOLS
-@each("response", ["", "nothing", "{0}", "{1}", "{0}{1}", "{1} {0}", "{0}{0}{1}"])
-def test_an_answer_without_one_block_of_operations_keeps_the_library_and_costs_the_penalty(protocol, response):
-    marks = BLOCKS[protocol][0].partition("{}")[::2]
-    found = answered(SkillsContext(protocol), response.format(*marks), state=state(protocol))
-    assert (found.parsed, found.reward, found.state.skills) == (False, -0.1, state(protocol).skills)
-
-
-@PROTOCOLS
 def test_scripted_play_writes_chooses_and_gets_better_and_the_choice_is_a_turn_of_the_task(protocol):
     env, context = Levers(protocol=protocol), SkillsContext(protocol)
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(40)]
+    packs = first_packs(env, 40, 4, Split.TEST)
     lives = list(play_reference(env, packs, Reference.SCRIPTED, context))
     row = summarise(lives)
     assert (row.num_failed, row.num_malformed) == (0, 0)
@@ -210,9 +201,7 @@ def test_scripted_play_writes_chooses_and_gets_better_and_the_choice_is_a_turn_o
 
 def test_a_choice_costs_the_environment_no_turn():
     env, context = Levers(max_turns=1), SkillsContext()
-    pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=5)
-    sampler = scripted_sampler(beside(env, Players).reference(Reference.ORACLE, pack), context)
-    (group,) = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
+    (group,) = scripted(env, context, Reference.ORACLE, num_tasks=5, split=Split.TEST)
     assert [solve.reward for solve in group.lifecycles[0].solves] == [1.0] * 5
     assert [len(solve.turns) for solve in group.lifecycles[0].solves] == [1, 2, 2, 2, 2]
 
@@ -293,7 +282,7 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
 @PROTOCOLS
 def test_a_scripted_policy_plays_on_after_its_choice_where_a_task_takes_several_turns(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, feedback="effect", protocol=protocol)
-    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(20)]
+    packs = first_packs(env, 20, 3, Split.TEST)
     for context in (SkillsContext(protocol), StackedContext([HintContext(protocol), SkillsContext(protocol)])):
         row = summarise(list(play_reference(env, packs, Reference.SCRIPTED, context)))
         assert (row.num_failed, row.num_malformed) == (0, 0)
