@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +14,7 @@ import torch
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import DemonstrationDataModule
-from cod_lightning.engines.base import Completion, Request
+from cod_lightning.engines.base import Request
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.models import TinyPolicy
@@ -156,28 +156,20 @@ def tiny_server() -> ChatServer:
         messages = [Message(Role(m["role"]), m["content"]) for m in content["messages"]]
         with lock:
             prompt = chat.opening(messages)
-            done = asyncio.run(_sample(engine, prompt, messages, content))
+            asked = Request(
+                dialogue="one",
+                prompt_ids=prompt,
+                messages=messages,
+                max_new_tokens=content["max_tokens"],
+                noise_seed=content["seed"],
+                temperature=content["temperature"],
+                top_p=content["top_p"],
+            )
+            done = asyncio.run(engine.generate(asked))
+            engine.release("one")
         reason = "stop" if done.stop is StopReason.STOP else "length"
         reply = said(chat.decode(done.action_ids), reason)
         reply.body["usage"] = {"prompt_tokens": len(prompt), "completion_tokens": len(done.action_ids)}
         return reply
 
     return ChatServer(answer)
-
-
-async def _sample(
-    engine: TransformersEngine, prompt: Sequence[int], messages: Sequence[Message], content: dict[str, Any]
-) -> Completion:
-    request = Request(
-        dialogue="one",
-        prompt_ids=prompt,
-        messages=messages,
-        max_new_tokens=content["max_tokens"],
-        noise_seed=content["seed"],
-        temperature=content["temperature"],
-        top_p=content["top_p"],
-    )
-    try:
-        return await engine.generate(request)
-    finally:
-        engine.release("one")

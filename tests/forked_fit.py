@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
@@ -152,6 +153,15 @@ def metrics(folder: Path) -> list[dict[str, str]]:
     with (folder / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows]
+
+
+def assert_alike(one: list[dict[str, str]], other: list[dict[str, str]]) -> None:
+    """Rows of two runs but for rounding: within 1e-4, since AdamW's first steps divide rounding by rounding."""
+    for ours, theirs in zip(one, other, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            assert (value == "") == (theirs[name] == ""), name
+            assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
 
 
 def assert_the_same(one: Path, other: Path) -> None:

@@ -57,11 +57,12 @@ def saved_checkpoint(folder, template=QWEN3_TOOLS):
     return folder
 
 
-def trained(folder, checkpoint):
+def trained(folder, checkpoint, engine="TransformersEngine", **more):
     """Token drift and failed lifecycles of two updates of the folder's `theirs.yaml` with that checkpoint."""
-    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
+    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"} | more
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    done = cod("fit", "--config", "theirs.yaml", "engine=TransformersEngine", *flags, cwd=folder)
+    fresh = engine != "TransformersEngine"
+    done = cod("fit", "--config", "theirs.yaml", f"engine={engine}", *flags, cwd=folder, fresh=fresh)
     assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
     steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
     return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]

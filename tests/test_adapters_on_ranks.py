@@ -1,7 +1,6 @@
 """An adapter on two ranks that share out its base (FSDP2), by the command line: trained, resumed, evaluated, written out."""
 
 import json
-import os
 
 import pytest
 import torch
@@ -16,20 +15,19 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.modules import GRPOModule
-from tests.command_line import rows
+from tests import test_ranks
 from tests.forked import on_ranks
+from tests.forked_fit import metrics
+from tests.test_ranks import STOPPED_AT, weights
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:.*load in a single process.*", "ignore:.*merged.*"),
 ]
-STOPPED_AT = 3
 SMALL = (
     "--config experiment/qlora_smoke --warm_start null --torch_threads 1 --model.optimizer adamw --data.updates_per_rollout 2 "
-    "--data.rollouts_per_epoch 2 --data.packs_per_rollout 4 --data.group_size 4 --data.val_packs 4 --trainer.max_epochs 1 "
-    "--checkpoint_every 1"
+    "--data.rollouts_per_epoch 2 --data.packs_per_rollout 4 --data.group_size 4 --data.val_packs 4 --trainer.max_epochs 1"
 )
 SUITES = ("--data.suites", '[{"name": "held_out", "num_packs": 4}]')
 LORA = "model.policy=LoRAPolicy --model.policy.dtype float32 --model.policy.rank 8 --model.policy.alpha 16"
@@ -41,31 +39,10 @@ BASE_WORDS = (
 )
 
 
-def run(folder, kind, base, *more, killed=False):
-    """The run on two ranks; `killed` ends both in the middle of the second rollout."""
-
-    def part():
-        train = GRPOModule.training_step
-
-        def train_until(self, batch, batch_idx):
-            if killed and self.global_step == STOPPED_AT:
-                os._exit(0)
-            return train(self, batch, batch_idx)
-
-        GRPOModule.training_step = train_until
-        argv = [
-            *SMALL.split(),
-            *SUITES,
-            *KINDS[kind].split(),
-            "--model.policy.path",
-            str(base),
-            "--model.policy.window",
-            "96",
-        ]
-        argv += ["--trainer.default_root_dir", str(folder), "strategy=fsdp2", "--trainer.devices", "2", *more]
-        return main(["fit", *argv])
-
-    assert set(on_ranks(2, part, folder.with_suffix(".ranks"), returns=not killed)) <= {0}
+def run(folder, kind, base, *more, **killed):
+    """The run on two ranks."""
+    policy = (*KINDS[kind].split(), "--model.policy.path", str(base), "--model.policy.window", "96")
+    test_ranks.run(folder, "fsdp2", *SUITES, *policy, *more, small=SMALL.split(), **killed)
     return folder
 
 
@@ -77,10 +54,6 @@ def kind(request):
 @pytest.fixture(scope="module")
 def sharded(kind, base, tmp_path_factory):
     return run(tmp_path_factory.mktemp(kind) / "fsdp2", kind, base)
-
-
-def untimed(folder):
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows(folder)]
 
 
 def test_its_checkpoint_has_a_file_of_each_rank_and_of_the_adapter_alone(sharded, base):
@@ -96,8 +69,8 @@ def test_it_goes_on_from_the_middle_of_a_rollout_bit_for_bit(kind, sharded, base
     folder = run(tmp_path / "run", kind, base, killed=True)
     assert read_checkpoint(folder / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
     run(folder, kind, base, "--ckpt_path", "last")
-    assert untimed(folder) == untimed(sharded)
-    ours, theirs = (read_checkpoint(f / "checkpoints" / "last.ckpt").weights() for f in (folder, sharded))
+    assert metrics(folder) == metrics(sharded)
+    ours, theirs = weights(folder), weights(sharded)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 
-import lightning as L
 import pytest
 
 from cod_lightning.callbacks import WeightSync
@@ -15,6 +14,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import GRPOModule, WarmStartModule
 from tests.command_line import ROOT
+from tests.small_fit import quiet_trainer
 
 POLICY, ENGINE = TinyPolicy(num_layers=1), TransformersEngine()
 PARTS = Levers(protocol="compact"), HintContext(protocol="compact")
@@ -40,11 +40,6 @@ def test_the_guides_lines_train_without_the_command_line(tmp_path, monkeypatch, 
     assert (tmp_path / "policies" / "levers" / "config.json").is_file()
 
 
-def trainer(tmp_path, *callbacks):
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
-    return L.Trainer(max_epochs=1, accelerator="cpu", default_root_dir=tmp_path, callbacks=[*callbacks], **quiet)
-
-
 def test_a_name_that_would_have_meant_another_is_refused():
     with pytest.raises(ConfigError, match=r"^model\.optimizer is sgd"):
         GRPOModule(POLICY, optimizer="sgd")  # pyright: ignore[reportArgumentType]
@@ -56,15 +51,15 @@ def test_a_name_that_would_have_meant_another_is_refused():
 def test_parts_that_do_not_go_together_are_refused_in_a_line(tmp_path):
     data = RolloutDataModule(*PARTS, ENGINE)
     asked = {
-        "data is missing": lambda: trainer(tmp_path).fit(GRPOModule(POLICY)),
-        "model is WarmStartModule": lambda: trainer(tmp_path).fit(WarmStartModule(POLICY), data),
-        "data is DemonstrationDataModule": lambda: trainer(tmp_path).fit(
+        "data is missing": lambda: quiet_trainer(tmp_path).fit(GRPOModule(POLICY)),
+        "model is WarmStartModule": lambda: quiet_trainer(tmp_path).fit(WarmStartModule(POLICY), data),
+        "data is DemonstrationDataModule": lambda: quiet_trainer(tmp_path).fit(
             GRPOModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
         ),
-        "trainer.callbacks is WeightSync beside WarmStartModule": lambda: trainer(tmp_path, WeightSync()).fit(
+        "trainer.callbacks is WeightSync beside WarmStartModule": lambda: quiet_trainer(tmp_path, WeightSync()).fit(
             WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
         ),
-        "data.suites is empty": lambda: trainer(tmp_path).test(GRPOModule(POLICY), data),
+        "data.suites is empty": lambda: quiet_trainer(tmp_path).test(GRPOModule(POLICY), data),
     }
     for said, ask in asked.items():
         with pytest.raises(ConfigError, match=f"^{said}"):
@@ -75,8 +70,8 @@ def test_a_notebook_s_running_loop_is_refused_with_the_line_that_works_there(tmp
     async def cell():
         module, data = WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
         with pytest.raises(ConfigError, match=re.escape("Write `await asyncio.to_thread(trainer.fit, module, data)`.")):
-            trainer(tmp_path).fit(module, data)
-        await asyncio.to_thread(trainer(tmp_path).fit, module, data)
+            quiet_trainer(tmp_path).fit(module, data)
+        await asyncio.to_thread(quiet_trainer(tmp_path).fit, module, data)
         return module
 
     assert asyncio.run(cell()).trainer.global_step == 1

@@ -30,12 +30,6 @@ def test_hostile_texts_reach_no_terminal():
     assert (counts["raw_controls"], counts["tracebacks"]) == (0, 0)
 
 
-@pytest.mark.soak
-def test_weight_folders_that_are_made_at_once_do_not_remove_each_other():
-    counts = attacks.weight_folders(400, at_once=2)
-    assert (counts["errors"], counts["left"]) == (0, 0)
-
-
 @pytest.mark.slow
 def test_hostile_texts_stay_texts_in_whatever_is_written_of_a_run():
     counts = attacks.written_texts(40)

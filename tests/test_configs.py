@@ -34,15 +34,12 @@ def _elsewhere(tmp_path, monkeypatch):
     keep_compositions(monkeypatch)
 
 
+CPU = ["--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--warm_start", "null"]
+
+
 def build(name, *choices):
-    argv = [
-        *expand(["--config", name, *choices]).argv,
-        "--trainer.accelerator",
-        "cpu",
-        "--trainer.precision",
-        "32-true",
-    ]
-    return start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], "plan")
+    argv = [*expand(["--config", name, *choices]).argv, *CPU]
+    return start(TrainCLI, GRPOModule, RolloutDataModule, argv, "plan")
 
 
 STUDIES = sorted(
@@ -192,8 +189,7 @@ def test_every_group_file_says_where_it_belongs():
 @pytest.mark.parametrize("path", group_files("strategy"), ids=lambda path: path.stem)
 def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, monkeypatch):
     given = yaml.safe_load(path.read_text())["strategy"]
-    cpu = ("--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--warm_start", "null")
-    strategy = stopped(monkeypatch, "fit", "--config", "smoke", f"strategy={path.stem}", *cpu).trainer.strategy
+    strategy = stopped(monkeypatch, "fit", "--config", "smoke", f"strategy={path.stem}", *CPU).trainer.strategy
     assert type(strategy).__name__ == (
         given["class_path"].rpartition(".")[2] if isinstance(given, dict) else "DDPStrategy"
     )

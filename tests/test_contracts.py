@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from dataclasses import is_dataclass
 from inspect import isabstract
 from pathlib import Path
@@ -35,6 +36,16 @@ def test_every_module_stands_in_a_contract_and_a_room_of_layers_lists_all_of_its
         r["containers"][0] for r in rooms
     }
     assert all(room["exhaustive"] for room in rooms)
+
+
+def test_neither_two_classes_nor_two_types_of_functions_share_a_name() -> None:
+    texts = [path.read_text() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    classes, types = (
+        Counter(name for text in texts for name in re.findall(pattern, text, re.MULTILINE))
+        for pattern in (r"^ *class (\w+)[:(\[]", r"^(\w+) = Callable\[")
+    )
+    assert len(classes) > 300
+    assert [name for name, number in (classes + types).items() if number > 1] == []
 
 
 def test_the_runner_of_rollouts_is_written_by_itself_alone() -> None:

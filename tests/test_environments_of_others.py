@@ -3,11 +3,16 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.dataset import DatasetWorld, NumericMatch
+from cod_lightning.evaluation.conformance import check_world
 from tests.chat_server import ChatServer, said
 from tests.command_line import ROOT, cod
+from tests.openenv_server import Served
 from tests.random_checkpoint import saved_checkpoint, trained, write_recipe
 from tests.real_templates import QWEN3
 
@@ -29,10 +34,6 @@ def written(tmp_path):
 
 
 def test_the_questions_of_the_guide_keep_every_rule(written):
-    from cod_lightning.contexts import HintContext
-    from cod_lightning.envs.dataset import DatasetWorld, NumericMatch
-    from cod_lightning.evaluation.conformance import check_world
-
     env = DatasetWorld(str(written / "wugs.jsonl"), group="group", scorer=NumericMatch())
     assert not [one for one in check_world(env, HintContext(), num_packs=4, pack_size=4) if one.broken]
 
@@ -57,16 +58,12 @@ def checkpoint(tmp_path_factory):
 
 
 def _installed(module):
-    from importlib.util import find_spec
-
     return find_spec(module) is not None
 
 
 @pytest.fixture
 def numbers(tmp_path):
     """The guide's OpenEnv server, and the guide's file that names it, as it is written there but for the port."""
-    from tests.openenv_server import Served
-
     server = Served(tmp_path)
     (spelled,) = (block for block in blocks("yaml") if block.startswith("# numbers.yaml"))
     (tmp_path / "numbers.yaml").write_text(spelled.replace("http://localhost:8000", server.url))

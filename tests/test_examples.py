@@ -1,36 +1,44 @@
 """What the guides say about a world and a context mechanism of one's own."""
 
+import pickle
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from gymnasium.utils.env_checker import check_env
 
+from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import InTask, Scripted, Stored
-from cod_lightning.envs.base import beside
+from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.base import Reference, TextPolicy, beside
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.lifecycles import outline
+from cod_lightning.objective.terms import TermInputs
+from cod_lightning.types import EpisodeStatus, Split
+from tests.asked import answered
+from tests.envs.apps.played import successes
+from tests.word_play import scripted
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "hidden_number"
+EXAMPLES = "hidden_number", "vending_machine", "topic_notes", "parcels"
 
 
-@pytest.fixture
-def hidden_number(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    import hidden_number
+def example(name):
+    @pytest.fixture
+    def imported(monkeypatch):
+        monkeypatch.syspath_prepend(str(ROOT / "examples" / name))
+        return import_module(name)
 
-    return hidden_number
+    return imported
 
 
-def test_the_examples_are_as_short_as_their_guides_say_and_outside_the_package():
-    assert len((EXAMPLE / "hidden_number.py").read_text().splitlines()) <= 60
-    assert not EXAMPLE.is_relative_to(ROOT / "cod_lightning")
-    assert len((ROOT / "examples" / "parcels" / "parcels.py").read_text().splitlines()) <= 80
+hidden_number, vending_machine, topic_notes, parcels = map(example, EXAMPLES)
 
 
 def test_the_example_keeps_the_contract(hidden_number):
-    from cod_lightning.types import EpisodeStatus, Split
-
     env = hidden_number.HiddenNumber()
     check_env(env, skip_render_check=True)
     numbers = {
@@ -51,13 +59,6 @@ def test_the_example_keeps_the_contract(hidden_number):
 
 
 def test_the_example_goes_through_the_real_rollout(hidden_number):
-    from cod_lightning.contexts import HintContext
-    from cod_lightning.envs.base import TextPolicy
-    from cod_lightning.evaluation.references import scripted_sampler
-    from cod_lightning.rollout.group import run_groups
-    from cod_lightning.rollout.setting import Setting
-    from cod_lightning.types import Split
-
     class Bisecting(TextPolicy):
         def act(self, messages, rng):
             low, high = 1, 30
@@ -74,26 +75,12 @@ def test_the_example_goes_through_the_real_rollout(hidden_number):
             )
 
     env, mechanism = hidden_number.HiddenNumber(), HintContext(response_limit=None)
-    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(40)]
-    groups = run_groups(
-        packs, 1, Setting(env=env, mechanism=mechanism, sampler=scripted_sampler(Bisecting(), mechanism))
-    )
+    groups = scripted(env, mechanism, Bisecting(), num_packs=40)
     success = [sum(bool(g.lifecycles[0].solves[n].success) for g in groups) for n in range(3)]
     assert success[0] < success[1] == 40
 
 
-@pytest.fixture
-def vending_machine(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "vending_machine"))
-    import vending_machine
-
-    return vending_machine
-
-
 def test_the_vending_machine_keeps_every_rule_and_its_scripted_player_gains(vending_machine):
-    from cod_lightning.contexts import HintContext
-    from cod_lightning.evaluation.conformance import check_world
-
     found = list(check_world(vending_machine.VendingMachine(), HintContext("compact"), num_packs=20, pack_size=4))
     assert not [verdict for verdict in found if verdict.broken]
     (scripted,) = [verdict.remark for verdict in found if verdict.rule.startswith("scripted play")]
@@ -102,19 +89,6 @@ def test_the_vending_machine_keeps_every_rule_and_its_scripted_player_gains(vend
 
 
 CONTEXT_GUIDE = (ROOT / "docs" / "guides" / "your_own_context.md").read_text()
-CONTEXT_EXAMPLE = ROOT / "examples" / "topic_notes" / "topic_notes.py"
-
-
-@pytest.fixture
-def topic_notes(monkeypatch):
-    monkeypatch.syspath_prepend(str(CONTEXT_EXAMPLE.parent))
-    import topic_notes
-
-    return topic_notes
-
-
-def test_the_guide_shows_the_file_of_the_context_mechanism():
-    assert f'```python\n--8<-- "{CONTEXT_EXAMPLE.relative_to(ROOT)}"\n```\n' in CONTEXT_GUIDE
 
 
 def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_and_read(topic_notes, capsys):
@@ -147,8 +121,6 @@ def test_of_its_notes_a_task_is_shown_those_that_share_a_word_the_most_useful_fi
 
 
 def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
-    from tests.asked import answered
-
     mechanism = topic_notes.TopicNotes()
     before = beside(mechanism, Scripted).adopt("old")
     late = answered(mechanism, ["no block", "<notes>\nold\nnew\nnew\n</notes>"], state=before)
@@ -176,10 +148,6 @@ def test_the_program_of_its_guide_is_one():
 
 
 def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
-    import torch
-
-    from cod_lightning.objective.terms import TermInputs
-
     policy, nan = torch.tensor([[-1.0, -2.0, -3.0]], requires_grad=True), float("nan")
     inputs = TermInputs(
         policy_logprobs=policy,
@@ -193,18 +161,7 @@ def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
     assert policy.grad.tolist() == [[1.0, 0.0, 0.0]]
 
 
-@pytest.fixture
-def parcels(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples" / "parcels"))
-    import parcels
-
-    return parcels
-
-
 def test_an_app_of_ones_own_has_documents_quirks_and_checks(parcels):
-    from cod_lightning.envs.apps import Apps
-    from cod_lightning.types import Split
-
     env = Apps(extensions=[parcels.Parcels()], templates=["pay_duty"], quirks=5, spare_calls=20)
     (task,) = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks
     spec, facts = task.spec, task.spec.facts
@@ -228,10 +185,6 @@ def test_an_app_of_ones_own_has_documents_quirks_and_checks(parcels):
 
 @pytest.mark.parametrize("form", ["code", "gpt_oss"])
 def test_an_app_of_ones_own_is_played_by_all_references(parcels, form):
-    from cod_lightning.envs.apps import Apps
-    from cod_lightning.envs.base import Reference
-    from tests.envs.apps.played import successes
-
     env = Apps(
         extensions=(parcels.Parcels(),),
         templates=("redirect_parcel", "pay_duty"),
@@ -246,12 +199,6 @@ def test_an_app_of_ones_own_is_played_by_all_references(parcels, form):
 
 
 def test_an_app_of_ones_own_travels_with_its_tasks_and_names_no_other(parcels):
-    import pickle
-
-    from cod_lightning.envs.apps import Apps
-    from cod_lightning.errors import ConfigError
-    from cod_lightning.types import Split
-
     pack = Apps(extensions=[parcels.Parcels()]).sample_pack(split=Split.TEST, index=3, num_tasks=8)
     assert pickle.loads(pickle.dumps(pack)) == pack
     assert pack.id.startswith(Apps(extensions=[parcels.Parcels()]).name) != Apps().name

@@ -1,13 +1,35 @@
-"""Planted faults: the run ends normally, and each is counted under its name, once. Minutes, so part of `.ci/run` only."""
+"""Planted faults: the run ends normally, and each is counted under its name, once."""
+
+import time
 
 import pytest
 
-from examples.studies.robustness.faults import play_through_an_outage, train
+from cod_lightning.rollout.deadlines import EXIT_STALLED
+from examples.studies.robustness.faults import play_through_an_outage
 from tests.forked_fit import EVERY, assert_the_same, fit, said
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
+@pytest.mark.parametrize(
+    ("hangs", "phase"),
+    [
+        pytest.param("load", "building environment, data and policy", marks=pytest.mark.slow),
+        ("train", "choosing training packs"),
+    ],
+)
+def test_an_environment_that_hangs_in_this_process_ends_the_run_and_its_phase_is_named(hangs, phase, tmp_path):
+    folder = tmp_path / "run"
+    world = ("--data.env", "tests.stalling_engine.HangingLevers", "--data.env.hangs", hangs)
+    begun = time.monotonic()
+    assert fit(folder, *world, "--data.deadlines.stall_s", "2") == EXIT_STALLED, said(folder)
+    assert time.monotonic() - begun < 30
+    report = (folder / "stalled.txt").read_text()
+    assert f"nothing has moved for 2 s in {phase} (data.deadlines.stall_s)" in report
+    assert "in decoding_hangs" in report
+
+
+@pytest.mark.slow
 def test_an_engine_that_hangs_in_this_process_ends_the_run_with_code_70_and_it_is_resumed_exactly(
     tmp_path, monkeypatch
 ):
@@ -24,14 +46,7 @@ def test_an_engine_that_hangs_in_this_process_ends_the_run_with_code_70_and_it_i
     assert_the_same(folder, whole)
 
 
-@pytest.mark.soak
-def test_a_training_with_a_hundred_of_each_fault_ends_normally_and_counts_each_once(tmp_path):
-    found = train(tmp_path, rollouts=2, packs=63, updates=3, step_s=2.0, turn_s=8.0)
-    assert min(found["planted"].values()) >= 100
-    assert len(found["planted"]) == 6
-    assert set(found["counted"]) == {"EnvironmentFailure", "WorldHung", "EngineFailure", "TurnTimeout", "BadCompletion"}
-
-
+@pytest.mark.slow
 def test_a_hundred_lifecycles_at_a_server_that_dies_and_comes_back(tmp_path):
     found = play_through_an_outage(tmp_path, 100, max_retries=0)
     assert found["counted"]["EndpointFailure"] >= 30

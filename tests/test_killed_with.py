@@ -9,7 +9,7 @@ import pytest
 from cod_lightning.cli import main
 from tests.forked import on_ranks
 from tests.forked_fit import EVERY, assert_the_same, checkpoint, fit, killed_after, metrics, said
-from tests.test_ranks import rows, run, weights
+from tests.test_ranks import run, weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -74,7 +74,6 @@ KILLED = {
 RARELY = {
     "a second pass over shuffled episodes": (f"{PASSES} --data.shuffle_episodes true", [3], positive("rollout/num_attempts")),
     "own successes": (IMITATION, [3], positive("replay/stored_episodes", "replay/replayed_tokens")),
-    "a bandit now": (BANDIT, [5], of_a_bandit),
     "a bandit and packs that are replaced": (f"{BANDIT} --data.resample_packs 1", [5], of_a_bandit),
     "growing packs": ("source=Growth --data.source.init_args.rollouts_per_stage 1 --data.source.init_args.max_turns [1,4]", [5],
         of_growth),
@@ -122,8 +121,8 @@ def test_two_ranks_that_are_killed_go_on_as_if_nothing_had_happened(more, shown,
     run(folder, "ddp", *more, "--ckpt_path", "last")
     expected = weights(whole)
     assert all((weights(folder)[name] == tensor).all() for name, tensor in expected.items())
-    assert rows(folder) == rows(whole)
-    assert shown(rows(whole))
+    assert metrics(folder) == metrics(whole)
+    assert shown(metrics(whole))
 
 
 @pytest.mark.soak

@@ -13,22 +13,19 @@ from types import SimpleNamespace
 import lightning as L
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning import types
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.models.base import Policy
 from cod_lightning.modules import GRPOModule
-from cod_lightning.objective.batch import collate
-from cod_lightning.types import EpisodeKind, Message, Role, Segment, Split
-from tests import records
+from cod_lightning.types import Message, Role, Split
 from tests.cases import each
-from tests.credit_tables import CreditTable, credit_table, cube, stamped
+from tests.credit_tables import CreditTable, cube, made_batch, stamped
 from tests.small_fit import quiet_trainer
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "examples" / "one_file.py"
-KINDS = [EpisodeKind.SOLVE, EpisodeKind.UPDATE]
 
 
 @pytest.fixture(scope="module")
@@ -212,46 +209,19 @@ def test_a_blanked_context_is_in_no_task_and_is_still_rewritten(one_file, small,
 
 
 def library_batches(played, config, module):
-    """The rollout as the library's batches: one for each update, all with the table of the whole rollout."""
-    groups = []
-    lives = iter(played.lives)
-    for pack in played.packs:
-        lifecycles = tuple(
-            types.Lifecycle(
-                pack_id=pack.id,
-                sibling=k,
-                episodes=tuple(
-                    records.episode(
-                        kind=KINDS[e % 2],
-                        position=e // 2,
-                        reward=one.reward,
-                        success=one.success,
-                        turns=(records.turn(action_ids=(0,) * sum(one.sampled)),),
-                    )
-                    for e, one in enumerate(next(lives))
-                ),
-            )
-            for k in range(config.siblings)
-        )
-        groups.append(types.Group(pack=pack, lifecycles=lifecycles))
-    table, places = credit_table(groups), {pack.id: g for g, pack in enumerate(played.packs)}
-    segments = [
-        Segment(
-            pack_id=played.packs[i // config.siblings].id,
-            sibling=i % config.siblings,
-            episode=e,
-            token_ids=tuple(one.ids),
-            action_mask=tuple(one.sampled),
-            behaviour_logprobs=tuple(one.logprobs),
-            policy_version=0,
-        )
-        for i, life in enumerate(played.lives)
-        for e, one in enumerate(life)
-    ]
-    size = len(segments) // config.updates
-    credit = module.credited(table)
-    parts = (segments[i : i + size] for i in range(0, len(segments), size))
-    return [stamped(credit, collate(part, table, places, 0)) for part in parts]
+    """The rollout as the library's batches: one for each update, all with the credit of the whole rollout."""
+    episodes = [one for life in played.lives for one in life]
+    ids, mask, logprobs = (
+        pad_sequence([torch.tensor(getattr(one, name)) for one in episodes], batch_first=True)
+        for name in ("ids", "sampled", "logprobs")
+    )
+    shape = (len(played.packs), config.siblings, -1)
+    rewards, num_tokens = torch.tensor([one.reward for one in episodes]), mask.sum(dim=1)
+    table = table_of(rewards.view(shape), num_tokens.view(shape)).flat()
+    rows = {"token_ids": ids, "behaviour_logprobs": logprobs, "kinds": table.kinds, "siblings": table.siblings}
+    lengths = torch.tensor([len(one.ids) for one in episodes])
+    whole = stamped(module.credited(table), made_batch(table.place, mask, lengths=lengths, **rows))
+    return [whole.rows(part) for part in torch.arange(len(episodes)).split(len(episodes) // config.updates)]
 
 
 class Rows(L.LightningDataModule):

@@ -1,11 +1,7 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
-work; and a third kind of episode, which is a member, a method of the agent and a program."""
+work. The program and the loss term are those of their guides."""
 
-import ast
-import json
-import os
-import shutil
-import subprocess
+import re
 import textwrap
 
 import pytest
@@ -15,7 +11,7 @@ import yaml
 from cod_lightning.rollout.transcript import read
 from cod_lightning.types import EpisodeKind
 from tests.chat_server import ChatServer, Reply, said
-from tests.command_line import COMMAND, ROOT, cod, rows
+from tests.command_line import ROOT, cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,8 +28,6 @@ from cod_lightning.credit.returns import CreditRule
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Vocabulary
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss
-from cod_lightning.objective.terms import LossTerm, TermSums
-from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import Reward
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.critics import Critic
@@ -98,17 +92,6 @@ class TwoLayers(Critic):
 
     def advantages(self, values, returns, action_mask):
         return returns[:, None] - values
-
-
-@dataclass(frozen=True)
-class OnlyOnce(Program):
-    """One update, after the first task."""
-
-    async def __call__(self, agent, pack):
-        for task in pack.tasks:
-            solved = await agent.solve(task, compared_with=task.id)
-            if task is pack.tasks[0] and len(pack) > 1:
-                await agent.rewrite(solved)
 
 
 class Facts(Struct, frozen=True):
@@ -241,28 +224,9 @@ class Uniform(Scorer):
         scores = torch.full(rows.token_ids.shape, -3.912)
         scores[rows.token_ids % 7 == 0] = float("nan")
         return scores
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pull(LossTerm):
-    """Half the squared distance from the teacher."""
-
-    coefficient: float = 0.1
-
-    @property
-    def needs(self):
-        return ("teacher",)
-
-    @property
-    def logged_as(self):
-        return "pull"
-
-    def __call__(self, inputs):
-        known = inputs.action_mask & inputs.scores["teacher"].isfinite()
-        gap = torch.where(known, inputs.policy_logprobs - inputs.scores["teacher"].nan_to_num(), 0.0)
-        missing = int((inputs.action_mask & ~known).sum())
-        return TermSums(loss=0.5 * (gap**2).sum(), logged=float(gap.detach().sum()), num_missing=missing)
 '''
+for guide in ("programs", "loss_terms"):
+    PACKAGE += re.findall(r"^```python\n(.*?)^```", (ROOT / f"docs/guides/{guide}.md").read_text(), re.DOTALL | re.M)[0]
 CONFIG = {
     "model": {
         "credit": {"class_path": "outside.HalfOfLater"},
@@ -384,14 +348,6 @@ BAD = {
         ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
         ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth', ", "--ckpt_path auto"),
     ),
-    "a run's checkpoint as a teacher": (
-        "",
-        (
-            "--model.scorers",
-            "{teacher: {class_path: cod_lightning.training.scorers.CheckpointScorer, init_args: {path: a.ckpt}}}",
-        ),
-        ("model.scorers.teacher.path is a.ckpt", "Hugging Face form", "export --ckpt_path a.ckpt"),
-    ),
     "a teacher that raises": (
         "class Broken(Scorer):\n    def score(self, rows, forward):\n        raise OSError('gone')\n",
         ("--model.scorers", "{teacher: {class_path: outside.Broken}}"),
@@ -457,77 +413,3 @@ def test_a_run_whose_judge_goes_down_loses_nothing_and_goes_on_bit_for_bit_once_
     assert same_weights(folder / "whole", tmp_path / "part")
     whole, part = ([r["train/gradient_norm"] for r in rows(f)] for f in (folder / "whole", tmp_path / "part"))
     assert whole == part
-
-
-MEMBER = '''    REFLECT = "reflect"
-    """Another rewrite of the context."""
-'''
-METHOD = """
-    async def reflect(self, solved: Episode) -> Episode:
-        async def play(env: TextEnv, who: str) -> Episode:
-            updated = await run_update_episode(env, solved, self.setting, who)
-            self.previous, self.state = self.state, updated.state_after
-            return structs.replace(updated, kind=EpisodeKind.REFLECT)
-
-        return await self._episode(EpisodeKind.REFLECT, solved.position, play)
-"""
-
-
-def test_a_third_kind_of_episode_needs_a_member_a_method_of_the_agent_and_a_program(tmp_path):
-    """In a copy of the packages, in which nothing else is changed: no file of the numerics, of transcripts or of the module."""
-    for name in ("cod_lightning", "configs"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
-    insert(types, '    """One rewrite of the context."""\n', MEMBER)
-    rewritten = (
-        "        return await self._episode(EpisodeKind.UPDATE, solved.position, play, compared_with=compared_with)\n"
-    )
-    insert(lifecycle, rewritten, METHOD)
-    (tmp_path / "reflecting.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from cod_lightning.lifecycles import Program\n\n"
-        "@dataclass(frozen=True, kw_only=True)\n"
-        "class Reflecting(Program):\n"
-        "    async def __call__(self, agent, pack):\n"
-        "        for task in pack.tasks:\n"
-        "            solved = await agent.solve(task)\n"
-        "            if task is not pack.tasks[-1]:\n"
-        "                await agent.rewrite(solved)\n"
-        "                if hasattr(agent, 'reflect'):  # an outline has no such episode\n"
-        "                    await agent.reflect(solved)\n"
-    )
-    sizes = {"packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 1, "val_packs": 2, "suites": None}
-    config = {"data": {"program": {"class_path": "reflecting.Reflecting"}, **sizes}, "trainer": {"max_epochs": 1}}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config | {"warm_start": None}))
-    line = ["fit", "--config", "smoke", "--config", "mine.yaml", "--trainer.default_root_dir", "run"]
-    env = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([*COMMAND, *line], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert len([row for row in rows(tmp_path / "run") if row["train/gradient_norm"]]) == 2
-    for written in (tmp_path / "run" / "lifecycles" / "train.jsonl").read_text().splitlines():
-        kinds = [episode["kind"] for episode in json.loads(written)["episodes"]]
-        assert kinds == ["solve", "update", "reflect"] * 3 + ["solve"]
-
-
-def insert(path, after, text):
-    source = path.read_text()
-    assert source.count(after) == 1
-    path.write_text(source.replace(after, after + text))
-
-
-def test_none_of_the_parts_takes_more_than_fifty_lines_or_four_files_of_the_library(tmp_path):
-    """Of a package's module these are the lines of each class, and the library's modules whose names it uses."""
-    source = textwrap.dedent(PACKAGE)
-    tree = ast.parse(source)
-    origin = {
-        name.asname or name.name: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cod_lightning")
-        for name in node.names
-    }
-    for name in ("OnlyOnce", "ByTask", "Remote", "FewTurns", "HalfOfLater", "ComesBack", "TwoLayers"):
-        (part,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-        used = {origin[node.id] for node in ast.walk(part) if isinstance(node, ast.Name) and node.id in origin}
-        print(name, part.end_lineno - part.lineno + 1, sorted(used))
-        assert part.end_lineno - part.lineno < 50
-        assert len(used) <= 4

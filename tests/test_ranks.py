@@ -1,6 +1,5 @@
 """The command line on two ranks: runs resume exactly, their checkpoints are read in one process, evaluations are the same."""
 
-import csv
 import json
 import os
 from functools import partial
@@ -16,10 +15,9 @@ import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from h
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.modules import GRPOModule
-from examples.studies.robustness.rank_stops import soak
 from tests.command_line import by_strategy
 from tests.forked import on_ranks
-from tests.forked_fit import with_a_teacher
+from tests.forked_fit import assert_alike, metrics, with_a_teacher
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,9 +36,9 @@ STOPPED_AT = 3
 """Updates after which a run ends early, in the middle of its second rollout."""
 
 
-def fit(folder, strategy, *more, killed=False):
+def fit(folder, strategy, *more, small=SMALL, killed=False):
     """One rank's part of a run; without a strategy there is one rank."""
-    argv = ["fit", *SMALL, "--checkpoint_every", "1", "--trainer.default_root_dir", str(folder), *more]
+    argv = ["fit", *small, "--checkpoint_every", "1", "--trainer.default_root_dir", str(folder), *more]
     if strategy:
         argv += [*by_strategy(strategy), "--trainer.devices", os.environ["WORLD_SIZE"]]
     if killed:
@@ -55,17 +53,11 @@ def fit(folder, strategy, *more, killed=False):
     return main(argv)
 
 
-def run(folder, strategy, *more, ranks=2, killed=False):
+def run(folder, strategy, *more, ranks=2, killed=False, **small):
     """The run on all its ranks."""
-    part = partial(fit, folder, strategy, *more, killed=killed)
+    part = partial(fit, folder, strategy, *more, killed=killed, **small)
     codes = on_ranks(ranks if strategy else 1, part, folder.with_suffix(".ranks"), returns=not killed)
     assert killed or set(codes) == {0}
-
-
-def rows(folder):
-    with (folder / "metrics.csv").open(newline="") as file:
-        found = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in found]
 
 
 def weights(folder):
@@ -100,13 +92,8 @@ def two(request, teacher, tmp_path_factory):
 
 def test_two_ranks_log_what_one_does(one, two):
     for teacher_of in ("teacher", "privileged"):
-        assert any(float(row[f"train/divergence_{teacher_of}"] or 0) > 0 for row in rows(one))
-    for ours, theirs in zip(rows(one), rows(two[1]), strict=True):
-        assert ours.keys() == theirs.keys()
-        for name, value in ours.items():
-            assert (value == "") == (theirs[name] == ""), name
-            # 1e-4: AdamW's first steps divide rounding by rounding
-            assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+        assert any(float(row[f"train/divergence_{teacher_of}"] or 0) > 0 for row in metrics(one))
+    assert_alike(metrics(one), metrics(two[1]))
 
 
 def test_two_ranks_evaluate_as_one_does(one, two):
@@ -155,7 +142,7 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, teacher,
     run(folder, strategy, "--data.suites", "null", *teacher, killed=True)
     assert read_checkpoint(folder / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
     run(folder, strategy, "--data.suites", "null", *teacher, "--ckpt_path", "last")
-    assert rows(folder) == rows(whole)
+    assert metrics(folder) == metrics(whole)
     ours, theirs = weights(folder), weights(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -193,10 +180,3 @@ def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):
     assert tested["positions"] == fitted["positions"]
     assert tested["controls"] == fitted["controls"]
     assert (tmp_path / "exported" / "model.safetensors").is_file()
-
-
-@pytest.mark.soak
-def test_stopped_by_sigterm_both_ranks_end_soon_with_a_checkpoint_and_go_on(tmp_path):
-    found = soak(tmp_path, 2)
-    assert found["stops"] == 2
-    assert found["slowest_stop_s"] < 30

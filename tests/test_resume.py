@@ -13,7 +13,6 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.forward.packed import PackedForward
 from cod_lightning.training.scorers import CheckpointScorer
-from examples.studies.robustness.train_kills import soak
 from tests.forked import on_ranks
 from tests.forked_fit import (
     EVERY,
@@ -254,8 +253,3 @@ def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     assert "with changes: model.loss.clip_low: 0.2 -> 0.1" in said(folder)
     assert checkpoint(folder)["global_step"] == NUM_UPDATES + 4
     assert checkpoint(folder)["run_config"]["config"]["accept_changes"] is False
-
-
-@pytest.mark.soak
-def test_killed_at_random_moments_a_run_ends_as_if_nothing_had_happened(tmp_path):
-    assert soak(tmp_path, num_kills=5, seed=7)["kills"] == 5

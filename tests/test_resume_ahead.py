@@ -23,7 +23,7 @@ from tests.forked_fit import (
     said,
     send,
 )
-from tests.test_ranks import rows, run
+from tests.test_ranks import run
 from tests.vllm_server import FakeVLLM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -109,7 +109,7 @@ def test_two_ranks_whose_weights_change_in_flight_train_on_the_same_packs_once_b
     run(tmp_path / "run", "ddp", *more, killed=True)
     run(tmp_path / "run", "ddp", *more, "--ckpt_path", "last")
     server.die()
-    found = rows(tmp_path / "run")
+    found = metrics(tmp_path / "run")
     assert sum(float(row["rollout/num_interrupted_turns"] or 0) for row in found) > 0
     assert max(float(row["train/staleness"] or 0) for row in found) <= 3
     noted = [(tmp_path / f"packs{rank}").read_text().split() for rank in range(2)]

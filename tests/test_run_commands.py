@@ -11,7 +11,8 @@ from cod_lightning.cli import main
 from cod_lightning.commands import phase
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.rollout.transcript import load
-from tests.command_line import ROOT, cod, rows
+from tests.command_line import ROOT, cod
+from tests.forked_fit import assert_alike, metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 WARM = "--warm_start.num_updates 60 --warm_start.num_packs 60"
@@ -30,23 +31,15 @@ def short(tmp_path_factory):
     return folder / "runs" / "smoke"
 
 
-def untimed(row):
-    return {k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))}
-
-
 @pytest.mark.parametrize("extra", [(), pytest.param(("--model.token_budget", "700"), marks=pytest.mark.soak)])
 def test_the_same_seed_gives_the_same_metrics(short, tmp_path, extra):
     root = ("--trainer.default_root_dir", str(tmp_path / "again"))
     done = cod("fit", "--config", "smoke", *SHORT.split(), *root, *extra, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [[untimed(row) for row in rows(folder)] for folder in (short, tmp_path / "again")]
+    found = [metrics(folder) for folder in (short, tmp_path / "again")]
     if not extra:
         assert found[0] == found[1]
-    for one, other in zip(*found, strict=True):
-        for key, value in one.items():
-            assert (value == "") == (other[key] == "")
-            # 1e-4 relative: AdamW's first steps divide rounding by rounding, and a gradient norm shows it first
-            assert not value or float(value) == pytest.approx(float(other[key]), rel=1e-4, abs=1e-5), key
+    assert_alike(*found)
 
 
 def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_results(short, tmp_path):

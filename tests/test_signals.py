@@ -8,19 +8,16 @@ import torch
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.clients.answer import ChatAnswer
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.rewards.judge import Grader
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.transcript import dump
-from cod_lightning.types import Split, StopReason
+from cod_lightning.rollout import transcript
+from cod_lightning.types import StopReason
 from tests.chat_server import ChatServer, said
-from tests.test_killed_with import BANDIT
-from tests.test_ranks import STOPPED_AT, rows, run, teacher, weights  # noqa: F401
+from tests.forked_fit import assert_alike, metrics
+from tests.test_ranks import STOPPED_AT, run, teacher, weights  # noqa: F401
 from tests.vllm_server import FakeVLLM
+from tests.word_play import scripted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -57,11 +54,8 @@ def by_world(folder):
 def transcripts(tmp_path_factory):
     """Of a player that solves some tasks."""
     world, mechanism = Levers(protocol="compact"), HintContext(protocol="compact")
-    packs = [world.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(8)]
-    sampler = scripted_sampler(beside(world, Players).reference(Reference.SCRIPTED, packs[0]), mechanism)
-    groups = run_groups(packs, 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
     path = tmp_path_factory.mktemp("transcripts") / "train.jsonl"
-    path.write_text("".join(line + "\n" for group in groups for line in dump(group)))
+    transcript.write(path, scripted(world, mechanism, num_packs=8, num_tasks=4))
     return path
 
 
@@ -78,35 +72,16 @@ PROPOSES = (
 )
 PARTS = {
     "rewards, ahead, NFT, regret": lambda policy, transcripts: [
-        *(
-            *all_rewards(transcripts),
-            "--data.max_staleness",
-            "1",
-            "method=nft",
-            "source=Revisits",
-            "source.by=regret",
-            "source.back=near",
-        )
+        *all_rewards(transcripts),
+        *["--data.max_staleness", "1", "method=nft", "source=Revisits", "source.by=regret", "source.back=near"],
     ],
     "writer for a frozen player, SDPO, growth": lambda policy, transcripts: [
-        *("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve", "--data.frozen.path", policy),
+        *f"--model.trained_kinds [update] --data.frozen.kind solve --data.frozen.path {policy}".split(),
         *("method=sdpo", "source=Growth", "--data.source.init_args.rollouts_per_stage", "1"),
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
         *("method=reinforce", "baseline=Accepted", "source=Revisits", *by_world(policy))
-    ],
-    "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
-        *(
-            "method=reinforce",
-            "baseline=Accepted",
-            "credit=TrajectoryCredit",
-            "source=Revisits",
-            "source.back=continued",
-        )
-    ],
-    "replay for packs without signal, bandit": lambda policy, transcripts: [
-        *("method=grpo", "replay=SignalReplay", *BANDIT.split())
     ],
     "proposer and solver, ahead": lambda policy, transcripts: [*PROPOSES, "--data.max_staleness", "1"],
     "solver for a frozen proposer": lambda policy, transcripts: [
@@ -115,8 +90,6 @@ PARTS = {
     ],
 }
 SHOWN = {
-    "replay for packs without signal, bandit": ("replay/replayed_tokens", "source/value/four"),
-    "rejection sampling by lifecycle, own history": ("source/revisits",),
     "proposer and solver, ahead": ("train/write_reward/learnability/position_2", "train/write_valid/position_0"),
     "solver for a frozen proposer": ("train/write_reward/learnability/position_2", "train/write_valid/position_0"),
 }
@@ -143,19 +116,14 @@ def assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown):
     whole, part_way, two = tmp_path / "whole", tmp_path / "part", tmp_path / "two"
     run(whole, None, *more)
     for name in shown:
-        assert max(float(row[name] or 0) for row in rows(whole)) > 0, name
+        assert max(float(row[name] or 0) for row in metrics(whole)) > 0, name
     run(part_way, None, *more, killed=True)
     assert read_checkpoint(part_way / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
     run(part_way, None, *more, "--ckpt_path", "last")
-    assert rows(part_way) == rows(whole)
+    assert metrics(part_way) == metrics(whole)
     assert all(torch.equal(weights(part_way)[name], tensor) for name, tensor in weights(whole).items())
     run(two, "ddp", *more)
-    for ours, theirs in zip(rows(whole), rows(two), strict=True):
-        assert ours.keys() == theirs.keys()
-        for name, value in ours.items():
-            assert (value == "") == (theirs[name] == ""), name
-            # 1e-4: AdamW's first steps divide rounding by rounding
-            assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+    assert_alike(metrics(whole), metrics(two))
     return whole
 
 
@@ -211,16 +179,8 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
     term = made("cod_lightning.objective.terms.KL", to="teacher", estimator="k3")
     whole = assert_resumed_and_the_same_on_two_ranks(
         tmp_path,
-        *(
-            "--data.rewards",
-            json.dumps(parts),
-            "--data.max_staleness",
-            "1",
-            "method=grpo",
-            "source=Revisits",
-            "source.by=failure",
-            "source.back=near",
-        ),
+        *("--data.rewards", json.dumps(parts)),
+        *["--data.max_staleness", "1", "method=grpo", "source=Revisits", "source.by=failure", "source.back=near"],
         *("--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})),
         *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
         *("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2"),

@@ -1,30 +1,24 @@
 """The smoke training with vLLM as its engine, through the command line. Run by `make vllm`."""
 
-import csv
-import os
 import re
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
 from cod_lightning.rollout.transcript import load
+from tests.command_line import cod, rows
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
-ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
 
 
 def fit(*arguments, cwd, cache, engine="VLLMEngine"):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(cache)}
-    environment.pop("VLLM_LOGGING_LEVEL", None)  # an engine within this process has set it
-    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", f"engine={engine}", *SHORT]
-    command += arguments
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=550)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("VLLM_LOGGING_LEVEL", raising=False)  # an engine within this process has set it
+        line = ("fit", "--config", "smoke", f"engine={engine}", *SHORT, *arguments)
+        return cod(*line, cwd=cwd, cache=cache, fresh=True, timeout=550)
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +28,21 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory, cache):
-    """The run's folder, and the rows of its metrics."""
+    """The run's folder."""
     folder = tmp_path_factory.mktemp("smoke")
     done = fit(cwd=folder, cache=cache)
     assert done.returncode == 0, done.stderr[-3000:]
-    with (folder / "runs" / "smoke" / "metrics.csv").open() as file:
-        return folder / "runs" / "smoke", list(csv.DictReader(file))
+    return folder / "runs" / "smoke"
 
 
-def values(smoke, key):
-    return [float(row[key]) for row in smoke[1] if row.get(key)]
+def values(run, key):
+    return [float(row[key]) for row in rows(run) if row.get(key)]
+
+
+def assert_exact(run):
+    assert set(values(run, "rollout/num_failed")) == set(values(run, "rollout/token_drift")) == {0.0}
+    for key in ("train/max_logprob_gap", "engine/self_test_gap"):
+        assert 0 < max(values(run, key)) <= 1e-4
 
 
 def test_the_policy_learns_to_connect_the_dots_in_two_epochs(smoke):
@@ -62,7 +61,7 @@ def test_drift_is_zero_and_every_log_prob_gap_within_1e_4(smoke):
 
 
 def test_every_sampled_token_carries_the_version_of_its_rollout(smoke):
-    groups = load((smoke[0] / "lifecycles" / "train.jsonl").read_text().splitlines())
+    groups = load((smoke / "lifecycles" / "train.jsonl").read_text().splitlines())
     versions = {t.policy_version for g in groups for x in g.lifecycles for e in x.episodes for t in e.turns}
     assert versions
     assert min(versions) >= 1
@@ -87,12 +86,7 @@ def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_r
     done = fit(*few, cwd=tmp_path, cache=cache, engine="VLLMServerEngine")
     assert done.returncode == 0, done.stderr[-3000:]
     run = tmp_path / "runs" / "smoke"
-    with (run / "metrics.csv").open() as file:
-        read = run, list(csv.DictReader(file))
-    assert values(read, "rollout/num_failed") == [0.0] * len(values(read, "rollout/num_failed"))
-    assert set(values(read, "rollout/token_drift")) == {0.0}
-    assert 0 < max(values(read, "train/max_logprob_gap")) <= 1e-4
-    assert 0 < max(values(read, "engine/self_test_gap")) <= 1e-4
+    assert_exact(run)
     log = (run / "vllm_server_0.log").read_text()
     port = re.search(r"'port': (\d+)", log)
     assert port is not None
@@ -111,34 +105,13 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
     server.start()
     try:
         server.wait(ServerClient(server.url, "of a test", 60.0).healthy)
-        few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "8")
-        few += (
-            "--data.val_packs",
-            "4",
-            "--data.group_size",
-            "4",
-            "--data.engine.init_args.urls",
-            f"[{server.url}]",
-            "--torch_threads",
-            "1",
+        few = (
+            "--trainer.max_epochs 1 --data.rollouts_per_epoch 2 --data.packs_per_rollout 8 --data.val_packs 4 "
+            f"--data.group_size 4 --data.engine.init_args.urls [{server.url}] --torch_threads 1"
         )
-        done = fit(
-            "--trainer.strategy",
-            "ddp",
-            "--trainer.devices",
-            "2",
-            *few,
-            cwd=tmp_path,
-            cache=cache,
-            engine="VLLMServerEngine",
-        )
+        ranks = ("--trainer.strategy", "ddp", "--trainer.devices", "2")
+        done = fit(*ranks, *few.split(), cwd=tmp_path, cache=cache, engine="VLLMServerEngine")
     finally:
         server.stop()
     assert done.returncode == 0, done.stderr[-3000:]
-    with (tmp_path / "runs" / "smoke" / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    read = tmp_path / "runs" / "smoke", rows
-    assert values(read, "rollout/num_failed") == [0.0] * len(values(read, "rollout/num_failed"))
-    assert set(values(read, "rollout/token_drift")) == {0.0}
-    assert 0 < max(values(read, "train/max_logprob_gap")) <= 1e-4
-    assert 0 < max(values(read, "engine/self_test_gap")) <= 1e-4
+    assert_exact(tmp_path / "runs" / "smoke")

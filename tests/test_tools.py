@@ -6,9 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from cod_lightning.commands import LEARNT_NOTHING
-from tests.command_line import cod, rows
-from tests.random_checkpoint import SMALL, saved_checkpoint
+from tests.random_checkpoint import saved_checkpoint, trained
 from tests.real_templates import QWEN3_TOOLS
 
 CALLS = [f'<tool_call>\n{{"name": "user.{name}", "arguments": {{}}}}\n</tool_call>' for name in ("apps", "passwords")]
@@ -37,23 +35,16 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
-def trained(folder, checkpoint, engine):
-    """Rows of metrics of two updates, and the training's lifecycles."""
-    settings = SMALL | {
-        "model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run", "data.max_new_tokens": 96,
-        "data.env.actions": "tools",
-        "data.env.max_turns": 8, "data.env.difficulties": "[1]", "data.env.quirks": 0, "data.enable_thinking": "false",
-    }  # fmt: skip
-    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    if engine == "VLLMEngine":  # in place of the recipe's, which is for a GPU
-        flags += ["--data.engine.kv_cache_gb", "0.25", "--data.engine.sleep", "false"]
-    (folder / "tools.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")
-    done = cod(
-        "fit", "--config", "tools.yaml", f"engine={engine}", *flags, cwd=folder, fresh=engine != "TransformersEngine"
-    )
-    assert done.returncode in (0, LEARNT_NOTHING), done.stderr[-3000:]
-    lives = (folder / "run" / "lifecycles" / "train.jsonl").read_text().splitlines()
-    return [row for row in rows(folder / "run") if row["rollout/token_drift"]], list(map(json.loads, lives))
+SETTINGS = {
+    "data.max_new_tokens": 96,
+    "data.env.actions": "tools",
+    "data.env.max_turns": 8,
+    "data.env.difficulties": "[1]",
+    "data.env.quirks": 0,
+    "data.enable_thinking": "false",
+}
+OF_ENGINES = {"TransformersEngine": {}, "VLLMEngine": {"data.engine.kv_cache_gb": 0.25, "data.engine.sleep": "false"}}
+"""In place of the recipe's, which are for a GPU."""
 
 
 @pytest.mark.timeout(600)
@@ -62,8 +53,10 @@ def trained(folder, checkpoint, engine):
     [pytest.param("TransformersEngine", marks=pytest.mark.slow), pytest.param("VLLMEngine", marks=pytest.mark.vllm)],
 )
 def test_calls_are_answered_in_the_tools_role_and_trained_on_without_drift(engine, checkpoint, tmp_path):
-    steps, lives = trained(tmp_path, checkpoint, engine)
-    assert [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps] == [(0, 0)] * 2
+    (tmp_path / "theirs.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")
+    assert trained(tmp_path, checkpoint, engine, **SETTINGS, **OF_ENGINES[engine]) == [(0, 0)] * 2
+    written = (tmp_path / "run" / "lifecycles" / "train.jsonl").read_text().splitlines()
+    lives = list(map(json.loads, written))
     solves = [episode["turns"] for life in lives for episode in life["episodes"] if episode["kind"] == "solve"]
     later = [turn for turns in solves for turn in turns[1:]]
     assert len(later) >= 4 * len(solves)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
 
 from cod_lightning.cli import main
@@ -28,6 +29,8 @@ def foreign(tmp_path, monkeypatch):
     """A run's folder with a module beside its config, seen from within, where Python finds the module."""
     folder = write_run(tmp_path / "run", [group("a", [[True, False], [False, True]])])
     (folder / "payload.py").write_text(PAYLOAD)
+    (folder / "checkpoints").mkdir()
+    torch.save(content(model()), folder / "checkpoints" / "last.ckpt")
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     yield folder
@@ -46,10 +49,6 @@ def foreign(tmp_path, monkeypatch):
     ],
 )
 def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, command, shorthand, key):
-    import torch
-
-    (foreign / "checkpoints").mkdir()
-    torch.save(content(model()), foreign / "checkpoints" / "last.ckpt")
     named = "payload.Thing" if shorthand else {"class_path": "payload.Thing"}
     section, name = key.split(".")
     (foreign / "config.yaml").write_text(yaml.safe_dump({section: {name: [named] if name == "callbacks" else named}}))
@@ -133,11 +132,7 @@ def test_a_config_that_sends_a_key_away_or_runs_a_program_is_harmful_unless_it_i
     [pytest.param(*one, marks=[pytest.mark.slow] * (n > 0)) for n, one in enumerate(HARMFUL)],
 )
 def test_a_foreign_run_sends_no_key_away_and_runs_no_program(foreign, capsys, data, key, expected, as_text):
-    import torch
-
     (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": [{"input": "", "output": "1"}]}\n' * 40)
-    (foreign / "checkpoints").mkdir()
-    torch.save(content(model()), foreign / "checkpoints" / "last.ckpt")
     written = {name: yaml.safe_dump(value) if as_text else value for name, value in data.items()}
     (foreign / "config.yaml").write_text(yaml.safe_dump(LEAST | {"data": LEAST["data"] | written}))
     assert main(["deploy", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--state", "state"]) == 2
@@ -173,8 +168,6 @@ def test_a_foreign_run_s_warm_start_is_made_as_its_config_is_read(trusted):
 
 def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):
     monkeypatch.setenv("SECRET", "sk-1")
-    (foreign / "checkpoints").mkdir()
-    (foreign / "checkpoints" / "last.ckpt").touch()
     content = {"defaults": ["_self_"], "hydra": {"job": {}}, "run_name": "${oc.env:SECRET}"}
     (foreign / "config.yaml").write_text(yaml.safe_dump(content))
     argv = expand([], config_of_run(str(foreign / "checkpoints" / "last.ckpt"))).argv
@@ -184,8 +177,6 @@ def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_
 def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(foreign, capsys):
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     (foreign / "config.yaml").write_text("\n".join(["a0: &a0 [x, x]", *levels]))
-    (foreign / "checkpoints").mkdir()
-    (foreign / "checkpoints" / "last.ckpt").touch()
     assert main(["report", str(foreign)]) == 0
     assert "config.yaml cannot be read (ValueError)" in capsys.readouterr().out
     assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
@@ -199,8 +190,6 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(fo
 )
 def test_a_run_whose_config_cannot_be_read_is_refused_in_one_line(foreign, capsys, written):
     (foreign / "config.yaml").write_bytes(written)
-    (foreign / "checkpoints").mkdir()
-    (foreign / "checkpoints" / "last.ckpt").touch()
     assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert re.match(r"error: --config is .*config\.yaml; expected a YAML file", said)

@@ -63,8 +63,3 @@ def test_a_right_usage_of_a_signal_begins_a_warm_start():
         "a warm start begins"
         in findings("WARM replay=SignalReplay source=Revisits source.by=failure source.back=near", ())[0]
     )
-
-
-def test_wrong_usages_are_hundreds_and_each_is_there_once():
-    every = [usage for usage, _ in usages(QUICK) + usages(BUILT) + usages(SIGNALS)]
-    assert len(set(every)) == len(every) >= 250

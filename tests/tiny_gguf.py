@@ -27,20 +27,7 @@ def byte_tokens():
 def character_tokens(space_prefix=True):
     """The same for SentencePiece's scores, with runs of spaces that are matched as a whole, as Gemma has them."""
     letters = [*"\u2581abcdehlrstvT1230.,:", "é", "你"]
-    made = [
-        "\u2581t",
-        "he",
-        "\u2581the",
-        "ll",
-        "ell",
-        "lle",
-        "\u2581h",
-        "\u2581he",
-        "12",
-        "\u2581\u2581\u2581",
-        "er",
-        "ver",
-    ]
+    made = ["▁t", "he", "▁the", "ll", "ell", "lle", "▁h", "▁he", "12", "▁▁▁", "er", "ver"]
     own = ["<unk>", "<s>", "</s>", "  ", "   ", "\n\n"]
     tokens = own + [f"<0x{byte:02X}>" for byte in range(256)] + made + letters
     types = [2, 3, 3, 4, 4, 4] + [6] * 256 + [1] * (len(made) + len(letters))

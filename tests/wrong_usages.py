@@ -45,7 +45,6 @@ FILES = {
     "unknown_tag.yaml": "model: !!python/name:os.system\n",
     "duplicate.yaml": "defaults: [/smoke@_global_, _self_]\nmodel: {policy: {init_args: {hidden_size: 3}}}\n",
     "flat_trainer.yaml": "defaults: [/smoke@_global_, _self_]\ntrainer: 3\n",
-    "flat_deadlines.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  deadlines: [1]\n",
     "list_suites.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  suites: {name: a}\n",
     "list_policy.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  policy: [1, 2]\n",
     "deep_value.yaml": "data:\n  env: {init_args: {max_turns: {a: 1}}}\n",
@@ -90,14 +89,12 @@ sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
 sweep --config smoke warm_start.teacher.note_acuracy=0.3,0.5 --print_jobs ## Did you mean teacher.note_accuracy?
 sweep --table nowhere
 sweep --tabel nowhere ## --tabel | Did you mean table?
-sweep --config smoke seed_everythin=1,2 --print_jobs ## --seed_everythin | Did you mean seed_everything?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean launcher?
 context revert --state nowhere ## version
 play levers
 play --env
 play --env levers --nun_tasks 2 ## --nun_tasks | Did you mean num_tasks?
 play --env levers --env.max_trns 3 ## Did you mean max_turns?
-play --env grid_easy --env.side_mn 3 ## Did you mean side_min?
 play --env levers --context notebok
 play --env.max_turns 3
 play --env raises.World ## env | raises.World | no database
@@ -106,8 +103,6 @@ play --env half.Half ## half.Half | is abstract
 check levers
 check --env half.Half
 check --env half.py ## half.py | my_file.MyWorld
-check --env levers --packs 3
-check --context notebok
 worlds --env levers
 sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
@@ -141,20 +136,11 @@ fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you me
 fit --config smoke --seed_everythin 2 ## --seed_everythin | Did you mean seed_everything?
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
-fit --config smoke env=nowhere.yaml
 check --env levers --env.max_turns 0
 check --env frozen_lake_easy --env.length_penalty 2
 check --env alchemy_easy --env.materials few
-check --env pde_easy --env.family heat
-check --env apps --env.question_cost 2
 check --env apps --env.split_by [day]
-check --env learn2ask_easy --env.stop_share 1.5
-check --env terminal_easy --env.feedback none
-check --env control_hard --env.protocol waves
-check --env invented --env.words odd
 check --env levers --env.teacher.follow 7
-check --env levers --env.teacher.fills odd
-check --env frozen_lake_easy --env.teacher.context_gaps 2
 check --env dataset --env.path no_prompt.jsonl ## 'prompt', the column of data.env.prompt; the file has ask, answer
 check --env dataset --env.path no_group.jsonl ## or name another column (null: there are no groups).
 check --env dataset --env.path empty.jsonl ## empty.jsonl | at least one row
@@ -191,7 +177,6 @@ SMOKE --seed_everything -3
 SMOKE --model.betas [1,2] ## model.betas | 2
 SMOKE --model.scale big
 SMOKE --model.policy.hidden_size 63
-SMOKE --model.optimizer sgd
 SMOKE --data.max_staleness 2 --data.resample_packs 1 ## data.max_staleness | resample_packs
 SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_domain?
 SMOKE --data.suites [broken.yaml] ## data.suites | broken.yaml
@@ -205,8 +190,6 @@ SMOKE env=faulty.Built ## faulty.py:7 | no database
 SMOKE env=faulty.Listed ## data.env | Listed | faulty.py:17
 SMOKE --data.context faulty.Notes ## faulty.py:32 | no database
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:37
-SMOKE data.env.max_turns=0
-SMOKE data.env.protocol=compackt
 SMOKE context=notebok_compact
 SMOKE method=ciscpo
 SMOKE loss=nft ## loss | nft | Did you mean method=nft?
@@ -223,7 +206,6 @@ SMOKE --trainer.precision 7
 SMOKE --trainer.accumulate_grad_batches 2
 SMOKE --trainer.gradient_clip_val 1
 SMOKE --trainer.default_root_dir afile
-SMOKE --trainer.default_root_dir /proc/x
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
@@ -239,7 +221,6 @@ SMOKE --data.rewards.judge JudgeReward ## data.rewards | rubric
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## env | path
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
-test --config smoke --warm_start null --ckpt_path nowhere.ckpt
 TWO_OF [damaged.ckpt,damaged.ckpt] ## ckpt_path | different files
 TWO_OF [damaged.ckpt,last] ## ckpt_path | different files
 TWO_OF [c.ckpt,damaged.ckpt] ## ckpt_path is c.ckpt
@@ -251,7 +232,6 @@ export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy ## --config | missing
 deploy --config smoke ## state | required
 deploy --config smoke --warm_start null --state afile
-deploy --config smoke --warm_start null --state /proc/x
 deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
 SMOKE --trainer.max_steps -5
 SMOKE --trainer.limit_test_batches 2
@@ -270,7 +250,6 @@ SMOKE --data.suites {
 SMOKE --data.env null ## data.env
 SMOKE --data.seed 3 ## data.seed | seed_everything
 SMOKE --data.min_groups 3
-SMOKE --model.terms 3
 SMOKE --model.terms [x]
 SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
@@ -289,14 +268,12 @@ fit --conifg smoke
 fit --smoke
 fit --config unknown_tag.yaml
 fit --config duplicate.yaml ## model.policy.hidden_size | 3
-fit --config experiment/one_80gb_full_1_7b --model.policy.path nowhere/Model
 fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 test --config smoke --warm_start null --data.suites [in_domain
 export --config smoke --out x ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
 DEPLOY --num_taks 3
 SMOKE --config flat_trainer.yaml ## trainer | 3
-SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
 SMOKE --config list_suites.yaml ## data.suites | {'name': 'a'}
 SMOKE --config list_policy.yaml ## model.policy | [1, 2]
 SMOKE --config deep_value.yaml ## max_turns
@@ -315,9 +292,7 @@ SMOKE --config two_documents.yaml
 SMOKE hydra.run.dir=x ## hydra.run.dir=x
 SMOKE -m
 SMOKE ~model.lr
-SMOKE --data.env.class_path cod_lightning.envs.levers.Levrs
 SMOKE --data.env os.system
-SMOKE --data.context cod_lightning.envs.levers.Levers
 SMOKE --model.policy cod_lightning.envs.levers.Levers
 SMOKE --data.suites [in_domain,in_domain] ## data.suites | in_domain
 SMOKE --data.suites [{num_packs:8}]
@@ -328,11 +303,9 @@ SMOKE --trainer.strategy fsdp
 SMOKE --trainer.strategy deepspeed ## trainer.strategy is deepspeed | strategy=fsdp2
 SMOKE --model.lr [1e-3] ## model.lr | list
 SMOKE --data.deadlines 5
-SMOKE --data.env.teacher 5
 SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
 SMOKE --ckpt_path ''
 fit --config smoke quickstart ## quickstart
-fit --config warm_start/levers
 fit --config suite/in_domain ## name
 fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
@@ -340,7 +313,6 @@ fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it 
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 fit --config smoke warm_start=levers ## warm_start | levers
 fit --config smoke --warm_start.num_update 3 ## Did you mean num_updates?
-fit --config smoke --warm_start.teacher.note_acuracy 0.3 ## note_acuracy | note_accuracy
 fit --config smoke --warm_start.env.max_trns 3 ## max_trns | max_turns
 SMOKE env.teacher.note_acuracy=0 ## Did you mean teacher.note_accuracy?
 SMOKE --lr 3 ## --lr | Did you mean model.lr?
@@ -349,7 +321,6 @@ SMOKE --model gpt2 ## model
 SMOKE --model.path Qwen/Qwen3-0.6B ## --model.path
 SMOKE --batch_size 3
 SMOKE --trainer.max_time 60
-SMOKE --sampled_token_budget 1M
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
@@ -389,7 +360,6 @@ SIGNALS = """
 fit --config smoke engine=VLLMServerEngine --trainer.devices 2 --data.engine.local.devices ["3"] ## local.devices | 2 entries
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
 WARM source=Revisits --data.source.init_args.by luck
-WARM source=Revisits --data.source.init_args.back never
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms | beta | 1.0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
 WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
@@ -405,10 +375,8 @@ WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.tx
 WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
 WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [] ## data.rewards.PairwiseJudge.kinds | []
-WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [sleep] ## kinds | sleep
 WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## max_retries | -1
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
-WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric list.yaml ## data.rewards.JudgeReward.model
 WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
