@@ -36,6 +36,13 @@ def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(retur
     assert found.valid.any()
 
 
+@every_return
+def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
+    advantages = GroupMean()(returns)
+    deviation = scale(advantages, returns, "batch").values[advantages.valid].std(correction=0)
+    assert abs(deviation.item() - 1.0) < 1e-4
+
+
 @each("mode", ["none", "group", "batch"])
 def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
     equal = PerEpisode(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
