@@ -45,11 +45,11 @@ def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[
     what comes from outside (`ends_the_run`)."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
         if isinstance(error, ConfigError) or ends_the_run(error):
             raise
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {in_a_line(error, 200)}, {frame.filename}:{frame.lineno}"
+        said = f"{in_a_line(described(error), 200)}, {frame.filename}:{frame.lineno}"
         raise refused(f"{expected} ({said})") from error
 
 

@@ -126,6 +126,10 @@ class Task:
     max_turns: int | None = None
     """Turns of the environment after which the rollout cuts the task off, where that is sooner than it does; None: never."""
 
+    def __post_init__(self) -> None:
+        assert isinstance(self.id, str), "an id is no text"
+        assert isinstance(self.max_turns, int | None), "max_turns is no whole number"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
@@ -137,6 +141,10 @@ class Pack:
     tasks: tuple[Task, ...]
     context: str | None = None
     """What its lifecycles begin with, as `ContextMechanism.dump` writes it; None: the empty context."""
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.id, str), "an id is no text"
+        assert all(isinstance(task, Task) for task in self.tasks), "tasks are no Tasks"
 
     def __len__(self) -> int:
         """N, the number of tasks."""

@@ -117,10 +117,10 @@ def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
     return ConfigError(f"data.{name}", type(part).__name__, expected, f"`check --{name}` says what it breaks.")
 
 
-def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0) -> Pack:
-    """The first pack of the training, or one of the next."""
+def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: Split = Split.TRAIN) -> Pack:
+    """The first pack of the training, or another one."""
     with answering(partial(unplayable, env), "an environment that draws packs"):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
+        pack = env.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sample_pack() gave a {type(pack).__name__}, not a Pack")
         return pack

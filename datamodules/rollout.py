@@ -327,8 +327,7 @@ class RolloutDataModule(ItemDataModule):
         """This rank's share of the validation packs, played."""
         with self.runner.phase("sampling packs of 'validation'"):
             packs = [
-                self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
-                for index in range(self.val_packs)
+                first_pack(self.env, self.pack_size, 0, index, Split.VALIDATION) for index in range(self.val_packs)
             ]
 
         def play() -> list[Group]:

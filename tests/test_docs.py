@@ -122,6 +122,25 @@ def test_comments_of_configs_name_only_what_exists():
     assert {str(file.relative_to(ROOT)): found for file, text in comments.items() if (found := list(stale(text)))} == {}
 
 
+@each(
+    ("text", "found"),
+    [
+        ("see `cod_lightning/rollout/loop.py`", "file cod_lightning/rollout/loop.py"),
+        ("`cod_lightning.rollout.loop.Loop`", "module or class cod_lightning.rollout.loop.Loop"),
+        ("cod_lightning.lifecycles.NoProgram", "module or class cod_lightning.lifecycles.NoProgram"),
+        ("`callbacks.MismatchGuard`", "module or class callbacks.MismatchGuard"),
+        ("fit engine=transformers_16", "class engine=transformers_16"),
+        ("context=hint_compact,nothing", "config context=nothing"),
+        ("credit=task", "class credit=task"),
+        ("--config experiment/nothing", "config experiment/nothing"),
+        ("`model.kl_coefficient`", "key model.kl_coefficient"),
+        ("`GroupListener` and `Levers`", "class GroupListener"),
+    ],
+)
+def test_what_is_not_there_is_found(text, found):
+    assert [*stale(text), *classes_in(text)] == [found]
+
+
 @each("folder", ["examples/studies/robustness", "examples/studies"])
 def test_the_makefile_calls_every_script_once_with_options_that_it_has(folder: str):
     lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if re.search(rf"{folder}/\w+\.py", line)]

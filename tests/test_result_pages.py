@@ -1,6 +1,7 @@
 """The pages of results are what their scripts make of the committed numbers; nothing is measured here."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,15 @@ SECONDS = {"generalisation", "gpu"}
 def test_a_page_is_what_its_numbers_make(name):
     found = json.loads((RESULTS / f"{name}.json").read_text())
     assert (RESULTS / f"{name}.md").read_text() == MADE[name](found)
+
+
+@pytest.mark.parametrize("name", sorted({*MADE, "training_pays"} - {"references"}))
+def test_a_page_is_a_screen_with_its_question_its_command_and_what_limits_it(name):
+    text = (RESULTS / f"{name}.md").read_text()
+    assert re.search(r"\*\*[^*]+\?\*\*", text)
+    assert re.search("^    .*python ", text, re.MULTILINE)
+    assert re.search("(?i)limit|not measured", text)
+    assert len(text.splitlines()) < 70
 
 
 def test_a_setting_of_the_paper_s_runs_is_the_published_one_or_said_to_differ_and_then_what_is_said():

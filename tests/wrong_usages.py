@@ -223,6 +223,7 @@ fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_st
 fit --config experiment/endpoint ## data.engine | OpenAIEngine
 TWO_OF [damaged.ckpt,damaged.ckpt] ## ckpt_path | different files
 TWO_OF [damaged.ckpt,last] ## ckpt_path | different files
+TWO_OF [] ## ckpt_path | different files
 TWO_OF [c.ckpt,damaged.ckpt] ## ckpt_path is c.ckpt
 test --ckpt_path [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required

@@ -14,6 +14,7 @@ from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts.base import Stored, beside
+from cod_lightning.datamodules.checks import first_pack
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
@@ -45,8 +46,8 @@ def run(argv: Sequence[str]) -> int:
     setting = setting_of(cli, model_of(cli, options.ckpt_path))
 
     def packs(split: Split, number: int, index: int = 0) -> list[Pack]:
-        indices = range(index * number, (index + 1) * number)
-        return [data.env.sample_pack(split=split, index=i, num_tasks=data.pack_size, seed=data.seed) for i in indices]
+        first = index * number
+        return [first_pack(data.env, data.pack_size, data.seed, first + n, split) for n in range(number)]
 
     remedy = f"{folder / _FILE} has the rounds that are over"
     watched = Watchdog(setting.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)

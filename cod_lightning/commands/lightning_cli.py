@@ -164,7 +164,7 @@ class CodCLI(LightningCLI):
         asked = config.get("ckpt_path")
         self.checkpoints = []
         if isinstance(asked, list):
-            if len({*asked}) < len(asked) or NEWEST in asked:
+            if len({*asked}) < max(1, len(asked)) or NEWEST in asked:
                 expected = "different files, each named in full"
                 raise ConfigError("ckpt_path", asked, expected, "Name each once, `last` by its path.")
             self.checkpoints, config.ckpt_path = asked, next(iter(asked), None)

@@ -6,6 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from cod_lightning.envs.base import Stepped, TextEnv
@@ -26,8 +27,15 @@ class WorldLoop:
         with self._lock:
             if self._pid != os.getpid():
                 self._pid, self._loop = os.getpid(), asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True, name="worlds").start()
+                threading.Thread(target=_run, args=(self._loop,), daemon=True, name="worlds").start()
         return asyncio.run_coroutine_threadsafe(_kept_apart(work), self._loop)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """For good, also where a task that a world leaves behind would end the loop, and with it all other worlds."""
+    while not loop.is_closed():
+        with suppress(BaseException):
+            loop.run_forever()
 
 
 async def _kept_apart(work: Coroutine[Any, Any, _T]) -> _T:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
@@ -19,16 +20,21 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     """
     settled = suite.within(world, pack_size)
     assert settled.env is not None, "within() settles the world"
-    first = settled.env.sample_pack(
-        split=Split(settled.split), index=0, num_tasks=settled.pack_size or pack_size, seed=settled.seed
-    )
     if suite.env is not None:
         see_sentences(suite.env, mechanism, chat, f"data.suites.{suite.name}.env")
-    _check_words(settled, settled.env, first, mechanism, chat)
     world, key, chosen = settled.env, f"data.suites.{suite.name}.controls", settled.chosen
+    with settled.answering(world, "an environment that draws packs, and begins a task"):
+        first = world.sample_pack(
+            split=Split(settled.split), index=0, num_tasks=settled.pack_size or pack_size, seed=settled.seed
+        )
+        _check_words(settled, world, first, mechanism, chat)
     if settled.controls is None:
         return replace(settled, controls=tuple(one for one in chosen if one.served(world, first)))
-    return replace(settled, controls=tuple(one for one in chosen if one.fits(world, first, mechanism, key)))
+    fitting = list[Control]()
+    for one in chosen:
+        with settled.answering(one, "a control that raises nothing"):
+            fitting += [one] if one.fits(world, first, mechanism, key) else []
+    return replace(settled, controls=tuple(fitting))
 
 
 def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:

@@ -2,12 +2,13 @@
 
 import math
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.evaluation.controls import (
     CONTROLS,
     DEFAULT_CONTROLS,
@@ -18,6 +19,7 @@ from cod_lightning.evaluation.controls import (
     WarmStartBlanked,
 )
 from cod_lightning.ranges import NonNegative, PositiveShare, Several
+from cod_lightning.rewards.base import is_name
 from cod_lightning.types import Pack, Split
 
 
@@ -81,6 +83,9 @@ class Suite:
         named = {one for one in self.controls or () if isinstance(one, str)}
         valid = named <= CONTROLS.keys() and len({one.name for one in (Control(), *self.chosen)}) > len(self.chosen)
         self._check("controls", valid, f"each once, out of {', '.join(CONTROLS)}", "[blanked_context]")
+        valid = all(is_name(one.name) for one in self.chosen)
+        expected = "names, parts of file names, of letters, digits, '.', '_' and '-'"
+        self._check("controls", valid, expected, "[blanked_context]")
         self._check_change(self.pack_size)
 
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
@@ -104,12 +109,19 @@ class Suite:
         """
         assert self.pack_size is not None, "the pack size is open; call within()"
         draw, split, size = world.sample_pack, Split(self.split), self.pack_size
-        packs = [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
-        if len({pack.id for pack in packs}) < len(packs):
+        with self.answering(world, "an environment that draws packs"):
+            packs = [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
+            ids = {pack.id.encode() for pack in packs}  # files hold no half of a surrogate pair
+        if len(ids) < len(packs):
             expected = f"packs with ids of their own; {world.name} gives several of these one id"
             remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
             raise ConfigError(f"data.suites.{self.name}.num_packs", self.num_packs, expected, remedy)
         return packs
+
+    def answering(self, who: TextEnv | Control, expected: str) -> AbstractContextManager[None]:
+        """What its world or a control raises becomes a `ConfigError` that names it."""
+        key, remedy = f"data.suites.{self.name}", "Correct it, then `test` with the run's last checkpoint."
+        return answering(lambda said: ConfigError(key, type(who).__name__, said, remedy), expected)
 
     @property
     def chosen(self) -> tuple[Control, ...]:

@@ -85,7 +85,9 @@ def play(
     control = condition.control
     if not isinstance(control, ByReference):
         own = share(packs)
-        return run_groups(own, 1, control.setting(setting, own, trained), label=condition.label)
+        with suite.answering(control, "a control that raises nothing"):
+            changed = control.setting(setting, own, trained)
+        return run_groups(own, 1, changed, label=condition.label)
     own, monitor = share(packs[: suite.reference_packs]), setting.monitor
     how = setting.mechanism, suite.seed, setting.program
     monitor.begin(condition.label, len(own), suite.pack_size or 0)

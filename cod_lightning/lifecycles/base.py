@@ -231,8 +231,9 @@ def _noted(program: Program, num_tasks: int, updates: bool) -> _Noting:
             lifecycle.send(None)  # nothing that the agent does takes time, so the program is over
         except StopIteration:
             lifecycle = None
+        else:
+            lifecycle.close()
     if lifecycle is not None:
-        lifecycle.close()
         raise ConfigError("data.program", name, "a program that waits for its agent alone", "Correct it.")
     if not any(step.kind is EpisodeKind.SOLVE for step in agent.steps):
         raise ConfigError("data.program", name, "a program with a solve episode", "Correct it.")

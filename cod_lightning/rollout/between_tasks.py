@@ -11,9 +11,9 @@ from cod_lightning.lifecycles import Ask, Written
 from cod_lightning.rollout.boundaries import (
     answered,
     blame,
-    check_update,
     checked_opening,
     checked_text,
+    checked_update,
     context_text,
     crossing,
     see_known,
@@ -69,8 +69,7 @@ async def _rewritten(asking: UpdateDialogue, dialogue: Dialogue, updating: Under
             asked = asking.send(Answer(response=dialogue.response, cut_off=cut_off))
             asked = checked_text(asked, mechanism, ContextFailure)
         except StopIteration as stop:
-            crossing(ContextFailure, partial(check_update, stop.value, mechanism), mechanism)
-            return stop.value, cut_off
+            return crossing(ContextFailure, partial(checked_update, stop.value, mechanism), mechanism), cut_off
         except BaseException as error:
             blame(ContextFailure, error, mechanism)
         see_known(asked, updating.chat, mechanism, "update()")

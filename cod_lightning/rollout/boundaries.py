@@ -30,6 +30,7 @@ from cod_lightning.errors import (
 )
 from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
+from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import in_thread, limited
 from cod_lightning.types import (
@@ -102,7 +103,8 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
 def check_reward(reward: float, env: TextEnv) -> None:
     """Raise `EnvironmentFailure` for a reward that is not finite, or outside the environment's range."""
     low, high = env.traits.reward_range
-    if not (math.isfinite(reward) and low <= reward <= high):
+    low, high = max(low, -LARGEST), min(high, LARGEST)
+    if not low <= reward <= high:
         raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
 
 
@@ -237,11 +239,13 @@ def check_history(found: Any, mechanism: ContextMechanism, before: Sequence[Mess
             raise ContextFailure(f"{who} gave a message with an image that the dialogue does not have")
 
 
-def check_update(found: Any, mechanism: ContextMechanism) -> None:
-    """Raise `ContextFailure` unless a mechanism's `update` returned what it has to."""
+def checked_update(found: Any, mechanism: ContextMechanism) -> ContextUpdate:
+    """What a mechanism's `update` returned, in plain values. Raises unless it is what it has to be."""
     check_result(found, ContextUpdate, mechanism, "update")
-    if not math.isfinite(found.reward):
-        raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {found.reward}, not a finite number")
+    checked_text(found.reason, mechanism, ContextFailure)
+    if not abs(reward := float(found.reward)) <= LARGEST:
+        raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {reward}, not a finite number")
+    return structs.replace(found, reward=reward, parsed=bool(found.parsed))
 
 
 def failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:

@@ -324,6 +324,8 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
     try:
         with answering(partial(_broken, setting.program), "a program that raises nothing"):
             await setting.program(agent, pack)
+            if agent.playing:
+                raise _broken(setting.program, "a program that waits for each episode before it ends")
     finally:
         episodes = agent.episodes
         try:

@@ -173,17 +173,17 @@ class TrainingPacks:
             if found is None:
                 return None
             names = [(group.pack.id, [life.sibling for life in group.lifecycles]) for group in found]
-        if names != [(pack.id, list(range(num_siblings))) for pack in packs]:
-            raise self._error(
-                f"a source whose `collected` gives {num_siblings} lifecycles of each pack, in their order"
-            )
-        for life in chain.from_iterable(group.lifecycles for group in found):
-            if wrong := _damage(life, num_ids):
-                raise self._error(f"whole lifecycles; sibling {life.sibling} of {life.pack_id} has {wrong}")
-        if (longest := max((len(row.token_ids) for row in segments_of(found)), default=0)) > window:
-            raise self._error(f"rows of at most model.policy.window={window:,} tokens; the longest has {longest:,}")
-        if drift := count_drift(found):
-            raise self._error(f"turns that continue the ids of their prompts, and {drift:,} tokens do not")
+            if names != [(pack.id, list(range(num_siblings))) for pack in packs]:
+                expected = f"a source whose `collected` gives {num_siblings} lifecycles of each pack, in their order"
+                raise self._error(expected)
+            for life in chain.from_iterable(group.lifecycles for group in found):
+                if wrong := _damage(life, num_ids):
+                    raise self._error(f"whole lifecycles; sibling {life.sibling} of {life.pack_id} has {wrong}")
+            if (longest := max((len(row.token_ids) for row in segments_of(found)), default=0)) > window:
+                most = f"model.policy.window={window:,}"
+                raise self._error(f"rows of at most {most} tokens; the longest has {longest:,}")
+            if drift := count_drift(found):
+                raise self._error(f"turns that continue the ids of their prompts, and {drift:,} tokens do not")
         return [structs.replace(group, pack=pack) for group, pack in zip(found, packs, strict=True)]
 
     def observe(self, outcomes: PackOutcomes) -> None:

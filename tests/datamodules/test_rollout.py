@@ -27,6 +27,15 @@ def test_training_packs_go_by_the_run_s_seed_and_those_of_validation_are_the_sam
     assert drawn == {(Split.TRAIN, 5), (Split.VALIDATION, 0)}
 
 
+def test_a_world_without_validation_packs_is_refused_by_key(tmp_path):
+    class Training(WordWorld):
+        def sample_pack(self, *, split, **options):
+            return None if split is Split.VALIDATION else super().sample_pack(split=split, **options)
+
+    with pytest.raises(ConfigError, match=r"data\.env is Training; .* that draws packs \(TypeError"):
+        small_fit(tmp_path, WeightSync(), world=Training())
+
+
 def test_a_window_beyond_the_positions_of_the_checkpoint_is_refused_by_key(tmp_path):
     data, folder = RolloutDataModule(Levers(), HintContext(), TransformersEngine()), str(saved_checkpoint(tmp_path))
     with pytest.raises(ConfigError, match=r"model\.policy\.window is 16385"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import sys
 import threading
 
 import pytest
@@ -94,6 +95,15 @@ def test_whatever_one_raises_costs_its_lifecycle_and_it_is_left(fault):
     lives = played(world, num_siblings=3)
     assert sorted(life.episodes[0].fault for life in lives) == ["", "", "EnvironmentFailure"]
     assert world.noted.count("left") == 3
+
+
+@each("left", [sys.exit, lambda: asyncio.get_running_loop().stop()])
+def test_what_one_leaves_behind_does_not_end_the_loop_of_all(left):
+    async def leave_behind(world):
+        asyncio.get_running_loop().call_soon(left)
+
+    lives = played(Container(fault=leave_behind), num_siblings=3, deadlines=Deadlines(episode_s=5.0))
+    assert [life.failed for life in lives] == [False] * 3
 
 
 def test_a_deadline_cancels_the_call_under_way_and_the_world_is_left_and_one_that_does_not_leave_costs_its_lifecycle():

@@ -297,9 +297,9 @@ def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
 @each(
     ("action", "limits", "error", "said"),
     [
-        ("answers by half", {"step_s": 0.5}, WorldHung, ""),
+        ("answers by half", {"step_s": 0.5}, WorldHung, "."),
         ("answers with a bomb", {}, EnvironmentFailure, "it showed a Bomb, not a string"),
-        ("grows", {"memory_gb": 0.25}, WorldOutOfMemory, ""),
+        ("grows", {"memory_gb": 0.25}, WorldOutOfMemory, "."),
     ],
 )
 def test_an_answer_by_half_or_of_an_object_and_a_state_that_grows_cost_their_lifecycle_alone(

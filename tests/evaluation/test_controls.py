@@ -78,7 +78,7 @@ def test_a_shuffled_context_is_the_next_pack_s_at_the_same_position() -> None:
 
 def test_contexts_are_shuffled_between_the_packs_of_one_suite_only() -> None:
     foreign = echoed(Suite(name="other", num_packs=3, pack_size=3, seed=1), "trained", WORLD)
-    with pytest.raises(AssertionError, match="not of these packs"):
+    with pytest.raises(ConfigError, match="not of these packs"):
         echoed(SUITE, "shuffled_context", WORLD, trained=foreign)
     with pytest.raises(AssertionError, match="no other one"):
         shuffled([lifecycle("a", (True, True))])
@@ -174,6 +174,25 @@ def test_a_control_of_one_s_own_is_chosen_by_its_class_path_and_played() -> None
     parsed = parser.parse_object({"suite": {"name": "a", "num_packs": 2, "pack_size": 3, "controls": controls}})
     for group in echoed(parser.instantiate(parsed).suite, "one_context", WORLD):
         assert shown(group) == [with_hint("mine")] * 3
+
+
+class Elsewhere(Control):
+    name = "../elsewhere"
+
+
+class Raising(Control):
+    name = "raising"
+
+    def setting(self, setting: Setting, packs: Sequence[Pack], trained: Sequence[Group]) -> Setting:
+        raise KeyError("no")
+
+
+def test_a_control_of_one_s_own_whose_name_is_none_or_that_raises_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"data\.suites\.a\.controls is .* expected names, parts of file names"):
+        Suite(name="a", controls=(Elsewhere(),))
+    suite = Suite(name="a", num_packs=2, pack_size=3, controls=(Raising(),))
+    with pytest.raises(ConfigError, match=r"data\.suites\.a is Raising; expected a control .* \(KeyError"):
+        echoed(suite, "raising", WORLD)
 
 
 @every_world

@@ -31,6 +31,15 @@ def test_packs_of_one_id_are_refused_by_suite_since_figures_are_paired_by_it() -
         Suite(name="a", num_packs=2, pack_size=4).packs(Nameless())
 
 
+def test_a_world_that_draws_no_packs_is_named_beside_the_suite() -> None:
+    class Halved(Levers):
+        def sample_pack(self, **options: Any) -> Pack:
+            return replace(super().sample_pack(**options), id="\ud800")
+
+    with pytest.raises(ConfigError, match=r"data\.suites\.a is Halved; .* that draws packs \(Unicode"):
+        Suite(name="a", num_packs=2, pack_size=4).packs(Halved())
+
+
 def test_packs_go_by_identity() -> None:
     suite, world = Suite(name="a", num_packs=3, pack_size=4), Levers()
     assert suite.packs(world) == Suite(name="b", num_packs=5, pack_size=4).packs(Levers())[:3]

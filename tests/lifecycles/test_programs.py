@@ -79,6 +79,15 @@ class Elsewhere(ConnectTheDots):
 
 
 @dataclass(frozen=True)
+class Staying(ConnectTheDots):
+    async def __call__(self, agent, pack):
+        try:
+            await asyncio.sleep(0)
+        except GeneratorExit:
+            await asyncio.sleep(0)
+
+
+@dataclass(frozen=True)
 class WithoutEnd(Program):
     """Each task until an episode says so."""
 
@@ -102,7 +111,11 @@ def test_a_program_without_end_is_refused_and_one_that_goes_on_after_a_failure_e
 
 @each(
     ("program", "expected"),
-    [(Nothing(), "a program with a solve episode"), (Elsewhere(), "a program that waits for its agent alone")],
+    [
+        (Nothing(), "a program with a solve episode"),
+        (Elsewhere(), "a program that waits for its agent alone"),
+        (Staying(), r"a program that raises nothing \(RuntimeError: coroutine ignored GeneratorExit"),
+    ],
 )
 def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(program, expected):
     said = f"data.program is {type(program).__name__} for 3 tasks; expected {expected}"
@@ -130,6 +143,24 @@ def exits(agent, written, solved):
     raise SystemExit(0)
 
 
+class Speechless(Exception):
+    def __str__(self):
+        raise KeyError
+
+
+def cannot_say_why(agent, written, solved):
+    raise Speechless
+
+
+def is_cancelled(agent, written, solved):
+    raise asyncio.CancelledError
+
+
+async def leaves_an_episode(agent, written, solved):
+    agent.left = asyncio.create_task(agent.solve(agent.tasks[0]))
+    await asyncio.sleep(0)
+
+
 def pays_twice(agent, written, solved):
     agent.pay(written, [solved], first=1.0)
     agent.pay(written, [solved], second=1.0)
@@ -141,6 +172,9 @@ MISUSES = {
         r"raises nothing \(ZeroDivisionError: .*test_programs\.py:\d+\)",
     ),
     "it ends the process": (exits, r"raises nothing \(SystemExit: 0, .*test_programs\.py:\d+\)"),
+    "it raises what cannot be shown": (cannot_say_why, r"raises nothing \(Speechless: \(its message cannot be shown\)"),
+    "it is cancelled": (is_cancelled, r"raises nothing \(CancelledError"),
+    "it ends before its episode": (leaves_an_episode, "waits for each episode before it ends"),
     "it rewrites in view of a text": (
         lambda agent, written, solved: agent.rewrite(replaced(written)),
         "raises nothing",

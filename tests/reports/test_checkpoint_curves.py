@@ -46,12 +46,15 @@ def test_runs_whose_folders_have_one_name_have_lines_of_their_own(tmp_path):
     assert [line.y[0] for line in lines] == [0.1 + number / 100 + place / 10 for number in (1, 3) for place in range(2)]
 
 
-def test_a_reward_that_is_missing_leaves_the_other_points_and_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
+def test_a_reward_that_is_missing_leaves_the_other_points(tmp_path):
     kept = [f"/runs/lake/checkpoints/update-{updates:08d}.ckpt" for updates in (1, 2, 3)]
     first, second = evaluated(tmp_path, *kept, lost=[(2, 0)])["far: reward over checkpoints"]
     assert (first.x, second.x) == ([1, 3], [1, 2, 3])
     (only,) = evaluated(tmp_path, *kept, lost=[(number, 0) for number in (1, 2, 3)])["far: reward over checkpoints"]
     assert only.label == "position 1"
+
+
+def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
     assert read_checkpoint_curves(tmp_path) == {}
     (tmp_path / "evaluation.json").write_text('{"checkpoints": {"update-1.ckpt": {"near": {}}}}')
     assert read_checkpoint_curves(tmp_path) == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import math
 import os
 import signal
 
@@ -9,8 +10,9 @@ import pytest
 
 from cod_lightning.contexts.base import ContextUpdate, InTask, Intervention, Prepared, TextState
 from cod_lightning.envs.base import Traits
-from cod_lightning.errors import EngineRefused
+from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
+from cod_lightning.rollout.boundaries import check_reward
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role
 from tests.cases import each
@@ -141,6 +143,29 @@ def test_an_environment_that_cannot_be_closed_either_keeps_the_error_that_came_f
     found = groups(Broken("step", raising(KeyError)))
     (failed,) = [e for e in found[1].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED]
     assert failed.error == "EnvironmentFailure: KeyError: 'on purpose'"
+
+
+def test_a_reward_is_finite_where_its_range_is_not():
+    class Unbounded(WordWorld):
+        traits = Traits(reward_range=(-math.inf, math.inf))
+
+    check_reward(-1e30, Unbounded())
+    for reward in (math.inf, -math.inf, math.nan, 1e31):
+        with pytest.raises(EnvironmentFailure, match="outside its range"):
+            check_reward(reward, Unbounded())
+
+
+@each(
+    "wrong",
+    [{"reward": 1e31}, {"reward": 10**400}, {"reward": "high"}, {"reason": "\ud800"}, {"reason": None}],
+)
+def test_an_update_that_is_none_costs_its_lifecycle(wrong):
+    class Odd(PlainContext):
+        def update(self, state, rules, episode, tokens):
+            yield Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3")
+            return ContextUpdate(**({"state": state, "reward": 0.0, "parsed": True} | wrong))
+
+    assert count_faults(groups(mechanism=Odd())) == {"ContextFailure": 6}
 
 
 def test_an_environment_that_cannot_be_copied_costs_every_lifecycle_and_not_the_run():

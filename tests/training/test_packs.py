@@ -13,7 +13,7 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource, TrainingPacks, Uniform
-from cod_lightning.types import Split
+from cod_lightning.types import Group, Lifecycle, Split
 from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.stubs import WordWorld
@@ -77,6 +77,7 @@ SIX = [PackChoice(i) for i in range(6)]
         (lambda: None, r"answers `next` \(TypeError: 'NoneType' object is not iterable, .*packs\.py:\d+\)\."),
         (raises, r"answers `next` \(KeyError: 'no such file', .*test_packs\.py:\d+\)\."),
         (lambda: [0, 1, 2, 3, 4, 5], r"names packs that the environment can draw \(AttributeError"),
+        (lambda: [PackChoice(0, max_turns="3")] * 6, r"can draw \(AssertionError: max_turns is no whole number"),
         (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout"),
         (lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")], r"of one index told apart by `visit`"),
         (lambda: [*SIX[:5], PackChoice(0, context="{}")], r"of one index told apart by `visit`"),
@@ -108,6 +109,16 @@ def test_whatever_else_a_source_raises_is_named_too(method):
     argument = {"observe": (outcomes(["slow"], [[[0.0]]]),), "load_state_dict": ({"class": "Wrong", "state": {}},)}
     with pytest.raises(ConfigError, match=rf"data\.source is Wrong; .*`{method}` \(KeyError"):
         getattr(packs, method)(*argument.get(method, ()))
+
+
+def test_lifecycles_from_elsewhere_that_are_none_are_named_too():
+    source = Wrong(list)
+    packs = TrainingPacks(source, TWO, 2, 1)
+    pack = packs.pack(PackChoice(0))
+    life = Lifecycle(pack_id=pack.id, sibling=0, episodes=(None,))
+    source.collected = lambda *_: [Group(pack=pack, lifecycles=(life,))]
+    with pytest.raises(ConfigError, match=r"data\.source is Wrong; .*`collected` \(AttributeError"):
+        packs.collected([pack], 1, 0, 10, 10)
 
 
 def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begins_anew():
