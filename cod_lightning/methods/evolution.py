@@ -92,8 +92,11 @@ class Evolution:
 
     @property
     def best(self) -> Candidate:
-        """The one with the highest mean; of equal ones the first."""
-        return max(self.candidates, key=lambda one: one.mean)
+        """The one with the highest mean over the packs in which all have a score, where there are any; of equal ones the first."""
+        scores = np.array([one.scores for one in self.candidates])
+        shared = ~np.isnan(scores).any(axis=0)
+        own = [one.mean for one in self.candidates]
+        return self.candidates[int(np.argmax(scores[:, shared].mean(axis=1) if shared.any() else own))]
 
     def rounds(self, number: int) -> Iterator[Round]:
         """So many rounds, as they end."""
@@ -186,9 +189,7 @@ def drawn_parent(scores: Float[np.ndarray, "C P"], rng: random.Random) -> int:
     """Index of a candidate that no other dominates, with odds by in how many packs none is better; 0 where there is no score."""
     known = np.where(np.isnan(scores), -np.inf, scores)
     wins = ((known == known.max(axis=0)) & np.isfinite(known)).sum(axis=1)
-    for index, own in enumerate(known):
-        if ((known >= own).all(axis=1) & (known > own).any(axis=1)).any():
-            wins[index] = 0
+    wins[[((known >= own).all(axis=1) & (known > own).any(axis=1)).any() for own in known]] = 0
     return rng.choices(range(len(wins)), wins)[0] if wins.any() else 0
 
 

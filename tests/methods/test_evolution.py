@@ -71,6 +71,16 @@ def test_a_rewrite_that_helps_becomes_a_candidate_and_the_best(mechanism):
     assert one.num_lifecycles == 8 + 3 + 3 + 8
 
 
+def test_the_best_is_so_in_the_packs_in_which_all_candidates_have_a_score():
+    one = evolution()
+    (first,) = one.candidates
+    scores = [(0.5, 0.2, math.nan), (0.4, math.nan, 1.0), (0.6, 0.0, 0.0)]
+    one.candidates = [replace(first, scores=of) for of in scores]
+    assert one.best is one.candidates[2]
+    one.candidates = [replace(first, scores=of) for of in [(math.nan, 0.2), (0.4, math.nan), (0.3, math.nan)]]
+    assert one.best is one.candidates[1]
+
+
 def test_a_rewrite_that_does_no_better_or_says_the_same_is_refused_and_selection_packs_are_not_played():
     one = evolution(says="nothing that helps")
     (first,) = one.rounds(1)
