@@ -54,7 +54,8 @@ class RecordedRollout:
     without_signal: frozenset[int]
     """The packs, by g, in which no sibling did better than another."""
     updates: Sequence[Sequence[int]]
-    """Packs of each update that is made of it, by g; where episodes are shuffled, in the update that has the first of theirs."""
+    """Packs of each update that is made of it, by g; where episodes are shuffled, in the update that has the first of theirs, and
+    those of which none is trained on in turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,9 @@ class ReplayBuffer:
         places = credit.table.place.tolist()
         firsts = {places[entry][0]: entry for entry in sorted(set(chain.from_iterable(shares)), reverse=True)}
         begins = {entry: g for g, entry in firsts.items()}
+        updates = [[begins[entry] for entry in share if entry in begins] for share in shares]
+        for n, g in enumerate(sorted(packs.keys() - firsts.keys())):
+            updates[n % len(updates)].append(g)
         known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         episodes = [
             RecordedEpisode(
@@ -102,7 +105,7 @@ class ReplayBuffer:
             episodes=episodes,
             packs=packs,
             without_signal=frozenset((~credit.packs_with_signal).nonzero().flatten().tolist()),
-            updates=[[begins[entry] for entry in share if entry in begins] for share in shares],
+            updates=updates,
         )
         return rollout, [owner for _, (_, _, owner) in known]
 

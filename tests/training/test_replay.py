@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -450,6 +451,22 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     joined, _ = buffer.join(1, batch, credit, [[0]])
     rows = joined.is_replayed & (joined.policy_version > 0)
     assert sorted(joined.policy_version[rows].tolist()) == sorted(versions)
+
+
+def test_a_filtered_pack_of_shuffled_episodes_is_in_an_update_for_the_replay_alone():
+    whole, silent = played(4, 0), played(5, 0)
+    alike = [
+        structs.replace(life, episodes=tuple(structs.replace(one, reward=0.5) for one in life.episodes))
+        for life in silent.lifecycles
+    ]
+    groups, seen = [whole, structs.replace(silent, lifecycles=tuple(alike))], []
+    credit = credited(credit_table(groups), TaskCredit(), GroupMean(), filtered=True)
+    batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0, "p5": 1}, pad_id=0))
+    buffer = ReplayBuffer(answers(observe=lambda self, rollout: seen.append(rollout)), 5)
+    trained = [entry for entry in range(len(credit.table)) if credit.table.place[entry, 0] == 0]
+    _, entries = buffer.join(0, batch, credit, [trained[::2], trained[1::2]])
+    assert (seen[0].without_signal, sorted(chain.from_iterable(seen[0].updates))) == ({1}, [0, 1])
+    assert entries == [trained[::2], trained[1::2]]
 
 
 def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_what_is_replayed():
