@@ -128,6 +128,8 @@ class Task:
 
     def __post_init__(self) -> None:
         assert isinstance(self.id, str), "an id is no text"
+        assert isinstance(self.seed, int), "a seed is no whole number"
+        assert isinstance(self.repeat, bool), "repeat is neither true nor false"
         assert isinstance(self.max_turns, int | None), "max_turns is no whole number"
 
 
@@ -144,6 +146,8 @@ class Pack:
 
     def __post_init__(self) -> None:
         assert isinstance(self.id, str), "an id is no text"
+        assert isinstance(self.split, Split), "a split is no Split"
+        assert isinstance(self.world_seed, int), "a world_seed is no whole number"
         assert all(isinstance(task, Task) for task in self.tasks), "tasks are no Tasks"
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ from cod_lightning.rewards.base import Rewards
 from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
+from cod_lightning.rollout.transcript import see_kept
 from cod_lightning.types import EpisodeKind, Message, Pack, Role, Split, text_of
 
 
@@ -123,7 +124,7 @@ def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: S
         pack = env.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sample_pack() gave a {type(pack).__name__}, not a Pack")
-        return pack
+        return see_kept(pack)
 
 
 def check_ids(env: TextEnv, first: Pack, seed: int) -> None:

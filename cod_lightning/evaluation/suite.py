@@ -20,6 +20,7 @@ from cod_lightning.evaluation.controls import (
 )
 from cod_lightning.ranges import NonNegative, PositiveShare, Several
 from cod_lightning.rewards.base import is_name
+from cod_lightning.rollout.transcript import see_kept
 from cod_lightning.types import Pack, Split
 
 
@@ -110,7 +111,8 @@ class Suite:
         assert self.pack_size is not None, "the pack size is open; call within()"
         draw, split, size = world.sample_pack, Split(self.split), self.pack_size
         with self.answering(world, "an environment that draws packs"):
-            packs = [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
+            indices = range(self.num_packs)
+            packs = [see_kept(draw(split=split, index=i, num_tasks=size, seed=self.seed)) for i in indices]
             ids = {pack.id.encode() for pack in packs}  # files hold no half of a surrogate pair
         if len(ids) < len(packs):
             expected = f"packs with ids of their own; {world.name} gives several of these one id"

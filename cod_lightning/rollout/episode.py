@@ -129,7 +129,7 @@ class _Solving(UnderWay):
         """The episode from the first observation on. Raises one of `FAULTS`."""
         observation, rules = await begun(self.env, self.task)
         # a mixture's traits are those of its present task
-        hidden = crossing(EnvironmentFailure, lambda: self.env.traits.hides_reward)
+        hidden = crossing(EnvironmentFailure, lambda: bool(self.env.traits.hides_reward))
         self.least = crossing(EnvironmentFailure, lambda: self.env.traits.least)
         self.record = structs.replace(self.record, reward_hidden=hidden)
         see_known(observation.content, self.chat, self.env, "reset()")

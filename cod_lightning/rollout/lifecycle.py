@@ -36,6 +36,8 @@ from cod_lightning.types import (
     Task,
 )
 
+_LONGEST_NAME = 200
+
 
 class Life:
     """One agent in an environment of its own: what it carries from episode to episode (`lifecycles.Agent`).
@@ -225,10 +227,9 @@ class Life:
         return self._append(episode)
 
     def _check_name(self, compared_with: Any) -> None:
-        if not isinstance(compared_with, str):
-            raise _broken(
-                self.setting.program, f"a program that compares by a text, not a {type(compared_with).__name__}"
-            )
+        if type(compared_with) is not str or len(compared_with) > _LONGEST_NAME:
+            expected = f"a program that compares by a text of at most {_LONGEST_NAME:,} letters"
+            raise _broken(self.setting.program, f"{expected}, not a {type(compared_with).__name__}")
 
     def _append(self, episode: Episode) -> Episode:
         check_ends(len(self.episodes))

@@ -41,6 +41,12 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
     return lines
 
 
+def see_kept(pack: Pack) -> Pack:
+    """The pack. Raises where no record can hold it, such as for a `spec` of other than plain values."""
+    json.dumps(plain(pack))
+    return pack
+
+
 class PlayedGroup(NamedTuple):
     """Sibling lifecycles that stand together, and when they were played."""
 

@@ -18,7 +18,7 @@ from cod_lightning.markdown import visible
 from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.transcript import plain
+from cod_lightning.rollout.transcript import plain, see_kept
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeKind, Group, Image, Lifecycle, Pack, Split, Turn
 
@@ -223,7 +223,7 @@ class TrainingPacks:
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
 
         def drawn(index: int) -> Pack:
-            return env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed)
+            return see_kept(env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed))
 
         pack = drawn(choice.index)
         if choice.near:

@@ -1,5 +1,7 @@
 """Which packs a run plays, and what it refuses of a policy."""
 
+from dataclasses import replace
+
 import pytest
 
 from cod_lightning.callbacks.weight_sync import WeightSync
@@ -10,6 +12,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.types import Split
+from tests.cases import each
 from tests.random_checkpoint import saved_checkpoint
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
@@ -25,6 +28,17 @@ def test_training_packs_go_by_the_run_s_seed_and_those_of_validation_are_the_sam
 
     small_fit(tmp_path, WeightSync(), world=Noting(), seed=5, rollouts_per_epoch=1)
     assert drawn == {(Split.TRAIN, 5), (Split.VALIDATION, 0)}
+
+
+@each("odd", [{"spec": object()}, {"repeat": "no"}, {"seed": 0.5}])
+def test_a_world_whose_tasks_no_record_can_hold_is_refused_by_key(tmp_path, odd):
+    class Odd(WordWorld):
+        def sample_pack(self, **options):
+            pack = super().sample_pack(**options)
+            return replace(pack, tasks=tuple(replace(task, **odd) for task in pack.tasks))
+
+    with pytest.raises(ConfigError, match=r"data\.env is Odd; .* that draws packs"):
+        small_fit(tmp_path, WeightSync(), world=Odd())
 
 
 def test_a_world_without_validation_packs_is_refused_by_key(tmp_path):

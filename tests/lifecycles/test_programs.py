@@ -214,19 +214,23 @@ MISUSES = {
     ),
     "it compares a task by a number": (
         lambda agent, written, solved: agent.solve(agent.tasks[0], compared_with=7),
-        "compares by a text, not a int",
+        "compares by a text of at most 200 letters, not a int",
+    ),
+    "it compares a task by a name without end": (
+        lambda agent, written, solved: agent.solve(agent.tasks[0], compared_with="x" * 201),
+        "compares by a text of at most 200 letters",
     ),
     "it compares a text by a number": (
         lambda agent, written, solved: agent.ask(agent.tasks[0], Ask(), compared_with=7),
-        "compares by a text, not a int",
+        "compares by a text of at most 200 letters, not a int",
     ),
     "it compares a rewrite by a number": (
         lambda agent, written, solved: agent.rewrite(solved, compared_with=7),
-        "compares by a text, not a int",
+        "compares by a text of at most 200 letters, not a int",
     ),
     "it compares an attempt by a number": (
         lambda agent, written, solved: agent.fork(agent.tasks[0], compared_with=7),
-        "compares by a text, not a int",
+        "compares by a text of at most 200 letters, not a int",
     ),
     "it solves nothing": (lambda agent, written, solved: agent.episodes.clear(), "solves a task"),
     "it forks a task that it does not solve": (
