@@ -239,7 +239,7 @@ class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Solve: whether the environment keeps reward and success from the policy (`Traits.hides_reward`): no context shows them."""
     compared_with: str = ""
     """Its program's name for what it is compared with: episodes of its pack and kind by that name; empty: those at its position,
-    for an attempt those that began at the same moment."""
+    for an attempt those that began at the same moment, and the episodes of a name that one of these has."""
     weights: tuple[tuple[int, float], ...] | None = None
     """Of the rewards in its return, where its program says them (`Agent.pay`): index e of an episode of its lifecycle, weight.
     None: those of the credit rule."""

@@ -51,8 +51,8 @@ class GRPOModule(PolicyModule):
         credit: Rewards to returns (`EpisodeCredit` is the paper's).
         baseline: What a return is compared with.
         critic: What gives each token an advantage in its place, from the policy's hidden states; null: nothing does.
-        scale: Divide advantages by the standard deviation of the returns of their group, of all advantages of the rollout (batch),
-            or not at all.
+        scale: Divide advantages by the standard deviation of the returns of their group, of all advantages of the rollout but those
+            of attempts (batch), or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
