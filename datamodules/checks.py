@@ -118,8 +118,8 @@ def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
     return ConfigError(f"data.{name}", type(part).__name__, expected, f"`check --{name}` says what it breaks.")
 
 
-def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: Split = Split.TRAIN) -> Pack:
-    """The first pack of the training, or another one."""
+def drawn_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: Split = Split.TRAIN) -> Pack:
+    """A pack of the environment's. Raises `ConfigError` where it draws none that a record can hold."""
     with answering(partial(unplayable, env), "an environment that draws packs"):
         pack = env.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         if not isinstance(pack, Pack):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -129,7 +129,7 @@ def first_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: S
 
 def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
     """The pack after the first one has another id, by which packs are known."""
-    if first.id == first_pack(env, len(first), seed, 1).id:
+    if first.id == drawn_pack(env, len(first), seed, 1).id:
         expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
         raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
 

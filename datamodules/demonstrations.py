@@ -14,7 +14,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
-from cod_lightning.datamodules.checks import check_ids, check_prompts, first_pack, unplayable
+from cod_lightning.datamodules.checks import check_ids, check_prompts, drawn_pack, unplayable
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
@@ -101,7 +101,7 @@ class DemonstrationDataModule(ItemDataModule):
             remedy = "Give it one (docs/guides/your_own_context.md), or add --warm_start null."
             raise ConfigError("data.context", type(self.context).__name__, expected, remedy)
         self._speak_as(policy)
-        first = first_pack(self.env, self.pack_size, self.seed)
+        first = drawn_pack(self.env, self.pack_size, self.seed)
         check_ids(self.env, first, self.seed)
         room = (self._window, self.max_new_tokens)
         check_prompts(self.env, self.context, self.program, first, self.chat, *room)

@@ -23,7 +23,7 @@ from cod_lightning.datamodules.checks import (
     check_stops,
     check_trainable,
     check_window,
-    first_pack,
+    drawn_pack,
 )
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.base import Engine
@@ -227,7 +227,7 @@ class RolloutDataModule(ItemDataModule):
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             check_stops(self.stop_strings, chat)
             with self.runner.phase("sampling the first pack"):
-                first = first_pack(self.env, self.pack_size, self.seed)
+                first = drawn_pack(self.env, self.pack_size, self.seed)
                 check_ids(self.env, first, self.seed)
                 room = (policy.window, self.max_new_tokens)
                 check_prompts(self.env, self.context, self.program, first, chat, *room)
@@ -240,7 +240,7 @@ class RolloutDataModule(ItemDataModule):
     def check_oracle(self, key: str, scorer: str) -> None:
         """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see, and a program whose
         tasks are shown texts, or whose updates see attempts, that the teacher is not shown."""
-        first = first_pack(self.env, self.pack_size, self.seed)
+        first = drawn_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
         if self.program.held_out.beside or not all(ask.chooses_task for ask in asks(self.program, self.pack_size)):
             expected = f"none with data.program={type(self.program).__name__}, whose texts or attempts it is not shown"
@@ -327,7 +327,7 @@ class RolloutDataModule(ItemDataModule):
         """This rank's share of the validation packs, played."""
         with self.runner.phase("sampling packs of 'validation'"):
             packs = [
-                first_pack(self.env, self.pack_size, 0, index, Split.VALIDATION) for index in range(self.val_packs)
+                drawn_pack(self.env, self.pack_size, 0, index, Split.VALIDATION) for index in range(self.val_packs)
             ]
 
         def play() -> list[Group]:

@@ -16,7 +16,7 @@ from cod_lightning.adapters import synced_weights, weights_digest
 from cod_lightning.commands.parser import Options, program
 from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.mixture import Mixture
@@ -67,7 +67,7 @@ def _live(cli: Any, setting: Setting, store: ContextStore) -> int:
         agent = DeployedAgent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = done + options.num_tasks
-        pack = first_pack(setting.env, max(1, num_tasks), 0, options.stream, Split.TEST)
+        pack = drawn_pack(setting.env, max(1, num_tasks), 0, options.stream, Split.TEST)
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"

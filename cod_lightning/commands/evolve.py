@@ -14,7 +14,7 @@ from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts.base import Stored, beside
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
 
     def packs(split: Split, number: int, index: int = 0) -> list[Pack]:
         first = index * number
-        return [first_pack(data.env, data.pack_size, data.seed, first + n, split) for n in range(number)]
+        return [drawn_pack(data.env, data.pack_size, data.seed, first + n, split) for n in range(number)]
 
     remedy = f"{folder / _FILE} has the rounds that are over"
     watched = Watchdog(setting.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)

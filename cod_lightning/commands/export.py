@@ -20,7 +20,7 @@ from cod_lightning.commands.lightning_cli import run_folder
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder
 from cod_lightning.models import PretrainedPolicy
@@ -108,7 +108,7 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
 
 def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
     root, data = run_folder(checkpoint.path), cli.datamodule
-    pack = first_pack(data.env, data.pack_size, 0, 0, Split.TEST)
+    pack = drawn_pack(data.env, data.pack_size, 0, 0, Split.TEST)
     begun, _ = data.env.reset(options={"task": pack.tasks[0]})
     observation = text_of(begun)
     system = data.context.prepare(data.context.empty(), data.env.rules, observation).system

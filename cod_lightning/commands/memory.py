@@ -10,7 +10,7 @@ from rich.table import Column, Table
 
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy
@@ -43,7 +43,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
     longest = policy.window
     if data.has_chat:
-        pack = first_pack(data.env, data.pack_size, data.seed)
+        pack = drawn_pack(data.env, data.pack_size, data.seed)
         longest = longest_row(data.env, data.context, pack, data.chat, policy.window, data.max_new_tokens)
     num_tokens = max(module.token_budget, longest)
     stochastic = module.optimizer_name == "adamw_stochastic"

@@ -66,7 +66,7 @@ def _watch(argv: Sequence[str]) -> int:
     """Play one pack by a checkpoint's policy."""
     from cod_lightning.commands.deploy import setting_of  # torch and Lightning, which a person does without
     from cod_lightning.commands.train import SAMPLED, built, model_of
-    from cod_lightning.datamodules.checks import first_pack
+    from cod_lightning.datamodules.checks import drawn_pack
 
     own: Options = {
         "num_tasks": (int | None, None, "N; null: data.pack_size."),
@@ -76,7 +76,7 @@ def _watch(argv: Sequence[str]) -> int:
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
-    pack = first_pack(data.env, num_tasks, 0, options.index, Split.TEST)
+    pack = drawn_pack(data.env, num_tasks, 0, options.index, Split.TEST)
     audience = Audience(Screen())
     setting = setting_of(cli, model_of(cli, options.ckpt_path), audience)
     audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")

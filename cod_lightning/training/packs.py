@@ -223,7 +223,7 @@ class TrainingPacks:
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
 
         def drawn(index: int) -> Pack:
-            return see_kept(env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed))
+            return env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed)
 
         pack = drawn(choice.index)
         if choice.near:
@@ -236,7 +236,7 @@ class TrainingPacks:
             tasks = tuple(replace(task, max_turns=choice.max_turns) for task in tasks)
         name = f"{pack.id}+{choice.begin}" if choice.begin else pack.id
         name = f"{name}{_VISIT}{choice.visit}" if choice.visit else name
-        return replace(pack, id=name, tasks=tasks, context=choice.context)
+        return see_kept(replace(pack, id=name, tasks=tasks, context=choice.context))
 
     def _checked(self, method: str, expected: str = "") -> AbstractContextManager[None]:
         return answering(self._error, f"a source that {expected or f'answers `{method}`'}")
@@ -253,14 +253,15 @@ def _damage(life: Lifecycle, num_ids: int) -> str:
     updated = {one.position for one in life.updates}
     if not solved or solved != list(range(len(solved))) or updated - {*solved} or written - {*solved, len(solved)}:
         return "episodes of which some belong to no solve episode"
-    begun = {(e, one.kind, one.position) for e, one in enumerate(life.own) if one.kind is EpisodeKind.SOLVE}
+    own = life.own
+    begun = {(e, one.kind, one.position) for e, one in enumerate(own) if one.kind is EpisodeKind.SOLVE}
     attempted = {(one.parent, one.kind, one.position) for one in life.attempts}
-    if attempted - begun or life.episodes != life.own + life.attempts:
+    if attempted - begun or life.episodes != own + life.attempts:
         return "attempts beside no solve episode, or in front of one"
     for one in life.episodes:
         if not all(abs(value) <= LARGEST for value in (one.reward or 0.0, *one.parts.values())):
             return f"a reward, or a part of one, that is not finite or above {LARGEST:g}"
-        if not all(0 <= e < len(life.own) and abs(weight) <= LARGEST for e, weight in one.weights or ()):
+        if not all(0 <= e < len(own) and abs(weight) <= LARGEST for e, weight in one.weights or ()):
             return f"a weight of an episode that it lacks, or one that is not finite or above {LARGEST:g}"
         if wrong := [name for name in (*one.parts, one.fault) if not re.fullmatch(r"[\w.-]*", name, re.ASCII)]:
             return f"{visible(wrong[0]):.80} as the name of a part or a fault"

@@ -48,9 +48,8 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -
     marked = _marked(loss, tokens, batch.episode, seed)
     counts = gathered((int(mask.sum()), len(torch.unique(batch.episode[there]))))
     needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
-    needed = torch.isin(
-        batch.episode, batch.episode[needed]
-    )  # what a loss takes an episode's ratio of is all of its rows
+    # a loss takes an episode's ratio of all of its rows
+    needed = torch.isin(batch.episode, batch.episode[needed])
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
         marked=marked,

@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
-from cod_lightning.datamodules.checks import first_pack
+from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
@@ -101,7 +101,7 @@ class Counted(Levers):
 
 def test_the_second_pack_is_drawn_only_where_ids_are_compared():
     world = Counted()
-    assert first_pack(world, 4, seed=1) == Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4, seed=1)
+    assert drawn_pack(world, 4, seed=1) == Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4, seed=1)
     assert world.drawn == 1
 
 
