@@ -275,13 +275,20 @@ def learned(runs: Path, before: dict[str, Any]) -> dict[str, Any]:
 
 def _measured(folder: Path) -> dict[str, Any]:
     """A finished run: success by position (its mean is TGC), packs with every task solved (SGC), pass@K and entropy."""
-    suite = json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]
-    curves = {"trained": suite["positions"]} | suite["controls"]
+    suites = json.loads((folder / "evaluation.json").read_text())["suites"]
+    suite = suites["held_out"]
     references = ("memoryless", "scripted", "oracle")
+
+    def curves(record: dict[str, Any]) -> dict[str, list[float]]:
+        of = {"trained": record["positions"]} | record["controls"]
+        return {name: [one["success"] for one in curve] for name, curve in of.items() if name not in references}
+
     with (folder / "metrics.csv").open(newline="") as file:
         sampled = [float(row["tokens/sampled"] or 0) for row in csv.DictReader(file)]
     return {
-        "curves": {name: [one["success"] for one in curve] for name, curve in curves.items() if name not in references},
+        "curves": curves(suite),
+        "training_packs": curves(suites["training"]),
+        "rules": {name: suites[name]["rules"] for name in ("held_out", "training")},
         "whole": {name: one["mean"] for name, one in suite["figures"]["whole_packs"].items() if name not in references},
         "ends": ends(folder),
         "sampled_tokens": max(sampled),

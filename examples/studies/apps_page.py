@@ -54,6 +54,7 @@ def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     for label, shares in (
         ("tasks (TGC)", [{key: mean(curve) for key, curve in run["curves"].items()} for run in runs]),
         ("packs (SGC)", [run["whole"] for run in runs]),
+        ("tasks of training packs", [{key: mean(curve) for key, curve in run["training_packs"].items()} for run in runs]),
     ):
         starts = [key for key in shares[0] if re.fullmatch(r"warm_start(_t[\d.]+)?", key)]
         best = max(starts, key=lambda key: mean(one[key] for one in shares))

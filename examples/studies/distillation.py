@@ -9,10 +9,13 @@ whatever is finished; runs that the folder lacks stay in the JSON as they were.
 
 import argparse
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+import yaml
 
 from cod_lightning.markdown import table
 from examples.studies.signals import BUDGET, RESULTS, command, finished, folder_of, interval, train
@@ -23,6 +26,8 @@ SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"
 STUDENT = "student of both"
 WORLDS = ("pde", "control", "grid")
 STUDENTS = ("student of three, no lag", "student of three, 5 versions behind")
+STEPPED = STUDENTS[1]
+"""The arm whose checkpoints are kept and tested."""
 TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
 MEAN = ("--model.credit.mean", "true", "--model.credit.discount", "1.0")
@@ -128,6 +133,17 @@ def measured(folder: Path, suites: tuple[str, ...]) -> dict[str, dict[str, list[
     }
 
 
+def stepped(folder: Path) -> dict[str, dict[str, float]]:
+    """Reward, mean over positions, by the updates of a run's kept checkpoints and by suite."""
+    found = json.loads((folder / "steps" / "evaluation.json").read_text())["checkpoints"]
+    return {
+        str(int(re.findall(r"update-(\d+)", at)[-1])): {
+            name: mean(one["reward"] for one in record["positions"]) for name, record in suites.items()
+        }
+        for at, suites in found.items()
+    }
+
+
 def exported(root: Path, arm: str, seed: int) -> str:
     """The folder of a finished run's policy."""
     run = folder_of(root, arm, seed)
@@ -152,7 +168,19 @@ def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None
     if arm in STUDIES["Which divergence"].arms:
         train(root, TEACHER, TEACHER_SEED, "--config", "smoke", budget=3 * BUDGET)
         arguments += ("--model.scorers.teacher.init_args.path", exported(root, TEACHER, TEACHER_SEED))
-    train(root, arm, seed, *arguments)
+    if arm != STEPPED:
+        train(root, arm, seed, *arguments)
+        return
+    train(root, arm, seed, *arguments, "--checkpoint_every", "8", "--keep_checkpoints", "null")
+    folder = folder_of(root, arm, seed)
+    if not (folder / "steps").exists():
+        suites = yaml.safe_load((folder / "config.yaml").read_text())["data"]["suites"]
+        short = [one | {"controls": [], "warm_start_temperatures": []} for one in suites]
+        kept = sorted(str(one) for one in (folder / "checkpoints").glob("update-*.ckpt"))
+        command(
+            *(root, "test", *arguments, "--seed_everything", str(seed), "--ckpt_path", json.dumps(kept)),
+            *("--trainer.default_root_dir", str(folder / "steps"), "--data.suites", json.dumps(short)),
+        )
 
 
 def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
@@ -197,11 +225,23 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
     return lines
 
 
+def steps(of_seeds: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    """The student of three step by step: its reward in each world by updates."""
+    common = set.intersection(*map(set, of_seeds.values()))
+    rows = [
+        [updates, *(interval([one[updates][world] for one in of_seeds.values()]) for world in WORLDS)]
+        for updates in sorted(common, key=int)
+    ]
+    return [f"*{STEPPED}*, step by step:", "", table(["updates", *WORLDS], rows), ""]
+
+
 def page(found: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = ["# On-policy distillation, measured", "", *ABOUT.strip().format(budget=BUDGET).splitlines(), ""]
     for title, study in STUDIES.items():
         lines += section(title, study, found["studies"].get(title, {}))
+        if STEPPED in study.arms and "steps" in found:
+            lines += steps(found["steps"])
     return "\n".join(lines)
 
 
@@ -236,6 +276,8 @@ def main() -> None:
             for arm in options.arms:
                 trained(root, arm, arms[arm], seed)
     found = json.loads((RESULTS / "distillation.json").read_text())
+    for seed, folder in finished(root, STEPPED):
+        found.setdefault("steps", {})[seed] = stepped(folder)
     for title, study in STUDIES.items():
         for arm in study.arms:
             for seed, folder in finished(root, arm):
