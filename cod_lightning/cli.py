@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.path.append("")  # the script `cod-lightning` finds classes in the current folder, libraries before
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = "1000"  # torch's threads would spin for milliseconds where they wait
+    os.environ.setdefault("MKL_CBWR", "AUTO")  # else gradients depend on which thread is late, on a busy machine
     args = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal of another encoding than UTF-8 is no failure

@@ -79,6 +79,14 @@ def test_torch_s_threads_soon_sleep_where_they_wait_unless_the_user_said_otherwi
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said) == [spins]
 
 
+@pytest.mark.parametrize(("given", "sums"), [({}, "AUTO"), ({"MKL_CBWR": "COMPATIBLE"}, "COMPATIBLE")])
+def test_sums_of_threads_do_not_depend_on_which_is_late_unless_the_user_said_otherwise(given, sums):
+    source = "import os; from cod_lightning.cli import main; main(['--version']); print(os.environ['MKL_CBWR'])"
+    kept = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    said = subprocess.run([sys.executable, "-c", source], env=kept | given, capture_output=True, text=True).stdout
+    assert said.split()[-1] == sums
+
+
 def test_help_calls_a_command_by_the_name_that_was_typed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/cod-lightning"])
     with pytest.raises(SystemExit, match="0"):
