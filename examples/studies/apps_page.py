@@ -51,11 +51,17 @@ def _of_code(runs: dict[str, Any]) -> Iterator[list[str]]:
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     """A row for tasks and one for whole packs, beside the warm start at the temperature at which it solves most of them."""
+
+    def tasks(of: str) -> list[dict[str, float]]:
+        return [{key: mean(curve) for key, curve in run[of].items()} for run in runs if of in run]
+
     for label, shares in (
-        ("tasks (TGC)", [{key: mean(curve) for key, curve in run["curves"].items()} for run in runs]),
+        ("tasks (TGC)", tasks("curves")),
         ("packs (SGC)", [run["whole"] for run in runs]),
-        ("tasks of training packs", [{key: mean(curve) for key, curve in run["training_packs"].items()} for run in runs]),
+        ("tasks (TGC) of training packs", tasks("training_packs")),
     ):
+        if not shares:
+            continue
         starts = [key for key in shares[0] if re.fullmatch(r"warm_start(_t[\d.]+)?", key)]
         best = max(starts, key=lambda key: mean(one[key] for one in shares))
         found = {key: [one[key] for one in shares] for key in ("random", best, "trained", "blanked_context")}
