@@ -5,6 +5,7 @@ Whole is what is complete, with every byte as it was written.
 
 import json
 import math
+import os
 import pickle
 import zipfile
 from collections import OrderedDict
@@ -291,7 +292,11 @@ class _MetadataUnpickler(pickle._Unpickler):  # pyright: ignore  (in Python, sin
 
 
 def _see_harmless(folder: Path, key: str) -> None:
-    """Raise `DataError` where reading the shards' `.metadata`, a pickle, would make anything but what torch puts there."""
+    """Raise `DataError` where reading the shards' `.metadata`, a pickle, would make anything but what torch puts there.
+
+    From here on torch makes nothing but tensors and plain values: what is no tensor in shards, it would unpickle as it is.
+    """
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     try:
         with (folder / METADATA).open("rb") as file:
             _MetadataUnpickler(file).load()

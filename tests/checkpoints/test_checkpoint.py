@@ -1,5 +1,6 @@
 """Checkpoints, in one file or in shards."""
 
+import contextlib
 import os
 import pickle
 import zipfile
@@ -8,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.checkpoint import save
+from torch.distributed.checkpoint import load, save
+from torch.distributed.checkpoint.api import CheckpointException
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.errors import ConfigError, DataError
@@ -172,6 +174,23 @@ def test_the_metadata_of_shards_changes_no_class(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="it changes a class, which no checkpoint holds"):
         read_checkpoint(tmp_path / "last.ckpt")
     assert not hasattr(Path, "__cod__")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_shards_hold_beside_tensors_runs_nothing_where_lightning_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0")
+    proof, path = tmp_path / "proof", tmp_path / "last.ckpt"
+    read = {"optimizer_0": {"lr": 0.1, "betas": (0.9, 0.99)}}
+    for lr in (0.5, Runs(os.system, f"touch {proof}")):
+        save({"optimizer_0": {"lr": lr, "betas": (0.8, 0.9)}}, checkpoint_id=path, no_dist=True)
+        torch.save({"cod_lightning": {}}, path / "meta.pt")
+        read_checkpoint(path)
+        with contextlib.nullcontext() if lr == 0.5 else pytest.raises(CheckpointException):
+            load(read, checkpoint_id=path, no_dist=True)
+    assert read == {"optimizer_0": {"lr": 0.5, "betas": (0.8, 0.9)}}
+    assert not proof.exists()
 
 
 def test_a_compressed_checkpoint_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
