@@ -23,14 +23,16 @@ from cod_lightning.errors import ConfigError
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Put it there in one replace, with a folder for it. A device or pipe, such as /dev/stdout, is written to.
+    """Put it there in one replace, with a folder for it. A device or pipe, such as /dev/stdout, is written to, through links of the
+    system's own alone.
 
     Raises:
         OSError: Where that cannot be done; the file is then as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    if path.exists() and not path.is_file():
+    of_system = path.parent.resolve().parts[1:2] in (("dev",), ("proc",))
+    if path.exists() and not path.is_file() and (of_system or not path.is_symlink()):
         path.write_bytes(data)
         return
     draft = path.with_name(f".{secrets.token_hex(8)}")

@@ -47,6 +47,10 @@ def test_a_link_is_replaced_and_a_pipe_is_written_to(tmp_path):
     write_whole(link, b"mine")
     assert (link.read_text(), (tmp_path / "precious").read_text()) == ("mine", "precious")
     os.mkfifo(tmp_path / "pipe")
+    link.unlink()
+    link.symlink_to(tmp_path / "pipe")  # as to a disk
+    write_whole(link, b"mine")
+    assert (link.is_symlink(), link.read_text()) == (False, "mine")
     read = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_text()))
     reader.start()
