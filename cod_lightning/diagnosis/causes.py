@@ -321,7 +321,7 @@ def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:
         figures, hidden = suite["figures"], fmean(of["success"] for of in suite["controls"]["blanked_context"][1:])
         transfer = figures["forward_transfer"]
         cost = transfer["success"] if transfer["control"] == "blanked_context" else figures["training_adds"]["trained"]
-        return cost["mean"], cost["ci95"][1], hidden
+        return float(cost["mean"]), float(cost["ci95"][1]), hidden
     except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
 

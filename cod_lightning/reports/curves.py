@@ -11,7 +11,7 @@ from typing import Any
 
 from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.records import number
-from cod_lightning.reports.suites import read_evaluation, run_names
+from cod_lightning.reports.suites import UNREADABLE, read_evaluation, run_names
 
 _MOST_POINTS = 400
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
@@ -131,10 +131,10 @@ def read_checkpoint_curves(folder: Path) -> Panels:
             run, updates = Path(at).parent.parent, re.search(r"update-(\d+)\.ckpt$", at)
             for name, record in suites.items() if updates else ():
                 for place in shown_positions(len(record["positions"])):
-                    if (one := record["positions"][place])["reward"] is not None:
+                    if (reward := record["positions"][place]["reward"]) is not None and math.isfinite(reward):
                         line = points.setdefault(str(name), {}).setdefault((run, place), {})
-                        line[int(updates[1])] = float(one["reward"])  # pyright: ignore[reportOptionalSubscript]
-    except (KeyError, TypeError, ValueError, AttributeError):
+                        line[int(updates[1])] = float(reward)  # pyright: ignore[reportOptionalSubscript]
+    except UNREADABLE:
         return {}  # `read_suites` names the suite
     runs = list(dict.fromkeys(run for lines in points.values() for run, _ in lines))
     of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}

@@ -9,7 +9,8 @@ from cod_lightning.evaluation.view import Row, packs_of, rows
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.reports.records import number
 
-_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
+"""What a damaged record raises."""
 STALE = "By the files' times, evaluation.json is older than {}: its numbers are those of earlier weights."
 
 
@@ -21,7 +22,7 @@ def read_evaluation(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, A
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return dict(content["suites"]), {at: dict(of) for at, of in content.get("checkpoints", {}).items()}, []
-    except (OSError, RecursionError, *_UNREADABLE) as error:
+    except (OSError, *UNREADABLE) as error:
         return {}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
 
 
@@ -34,7 +35,7 @@ def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     for name, record in records.items():
         try:
             suites[str(name)] = _suite(record)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             notes.append(f"Suite {name} of evaluation.json was left out ({type(error).__name__}: {error}).")
     return suites, notes
 

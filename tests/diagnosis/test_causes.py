@@ -165,7 +165,8 @@ def test_an_ignored_context_is_named_where_the_transfer_is_over_no_context_too()
     hidden, other = of["figures"]["forward_transfer"]["success"], {"mean": 0.3, "ci95": [0.2, 0.4]}
     figures = {"forward_transfer": {"control": "no_context", "success": other}, "training_adds": {"trained": hidden}}
     assert [one.cause for one in causes_of(healthy(suites={"a": of | {"figures": figures}}))] == ["context ignored"]
-    assert causes_of(healthy(suites={"a": of | {"figures": figures | {"training_adds": None}}})) == []
+    for damaged in (None, {"trained": hidden | {"ci95": [0.0, "x"]}}):
+        assert causes_of(healthy(suites={"a": of | {"figures": figures | {"training_adds": damaged}}})) == []
 
 
 def test_siblings_whose_attempts_differ_are_no_dead_group():

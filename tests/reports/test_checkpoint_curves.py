@@ -56,5 +56,9 @@ def test_a_reward_that_is_missing_leaves_the_other_points(tmp_path):
 
 def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
     assert read_checkpoint_curves(tmp_path) == {}
-    (tmp_path / "evaluation.json").write_text('{"checkpoints": {"update-1.ckpt": {"near": {}}}}')
-    assert read_checkpoint_curves(tmp_path) == {}
+    huge = json.dumps({"positions": [{"reward": 10**400}]})
+    for record in ("{}", huge, huge.replace("0" * 400, "e400")):
+        (tmp_path / "evaluation.json").write_text(
+            f'{{"suites": {{}}, "checkpoints": {{"update-1.ckpt": {{"near": {record}}}}}}}'
+        )
+        assert read_checkpoint_curves(tmp_path) == {}

@@ -1,5 +1,6 @@
 """The data of a report: what is there is in it, and what is not is said."""
 
+import functools
 import json
 import os
 import re
@@ -106,10 +107,12 @@ def test_a_suite_of_another_version_costs_only_itself(tmp_path):
     write_run(tmp_path, GROUPS)
     path = tmp_path / "evaluation.json"
     suites = json.loads(path.read_text())["suites"]
-    path.write_text(json.dumps({"suites": {"old": suites["held_out"] | {"positions": [{"wins": 3}]}} | suites}))
-    overview, _ = report_data(read_runs([tmp_path]))
-    assert list(overview["runs"][0]["suites"]) == ["held_out"]
-    assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
+    deep = functools.reduce(lambda inside, _: [inside], range(600), [])
+    for other in ({"positions": [{"wins": 3}]}, {"more": deep}):
+        path.write_text(json.dumps({"suites": {"old": suites["held_out"] | other} | suites}))
+        overview, _ = report_data(read_runs([tmp_path]))
+        assert list(overview["runs"][0]["suites"]) == ["held_out"]
+        assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
 
 
 def test_recovery_is_there_with_its_intervals_where_a_rule_changed(tmp_path):
