@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from cod_lightning.markdown import visible
 from cod_lightning.ranges import Positive
 
 EXIT_STALLED = 70
@@ -180,14 +181,13 @@ class Watchdog:
 
     def _give_up(self) -> None:
         lines = self.liveness.lines()
-        text = "\n".join(
-            [
-                f"error: nothing has moved for {self.stall_s:g} s in {self.label} (data.deadlines.stall_s). Live episodes:",
-                *(f"  {line}" for line in lines or ["none"]),
-                f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
-                "",
-            ]
-        )
+        said = [
+            f"error: nothing has moved for {self.stall_s:g} s in {self.label} (data.deadlines.stall_s). Live episodes:",
+            *(f"  {line}" for line in lines or ["none"]),
+            f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
+            "",
+        ]
+        text = visible("\n".join(said))  # names are an environment's
         try:
             os.write(_STDERR, text.encode())
             faulthandler.dump_traceback(_STDERR, all_threads=True)

@@ -24,7 +24,7 @@ def decoding_forever():
 liveness = Liveness()
 for sibling in range(40):
     liveness.at(f"train/7#{sibling}.2", "engine")
-liveness.at("train/7#3.2", "world")
+liveness.at("train/7#3.2", "world\\x1b[2J\\ud800")
 with Watchdog(liveness, 0.2, Path(sys.argv[1]), "the rollout 'train'"):
     decoding_forever()
 """
@@ -39,7 +39,7 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
         assert "in decoding_forever" in text
         assert "--ckpt_path last" in text
         first, *others = [line for line in text.splitlines() if "#" in line and ": in the" in line]
-        assert first.startswith("  train/7#3.2: in the world for ")
+        assert first.startswith("  train/7#3.2: in the world␛[2J\ufffd for ")
         assert len(others) == 31
         assert "and 8 more" in text
 
