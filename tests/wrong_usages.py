@@ -47,6 +47,7 @@ FILES = {
     "flat_trainer.yaml": "defaults: [/smoke@_global_, _self_]\ntrainer: 3\n",
     "list_suites.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  suites: {name: a}\n",
     "list_policy.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  policy: [1, 2]\n",
+    "list_arguments.yaml": "data:\n  env: {class_path: cod_lightning.envs.levers.Levers, init_args: [1], max_turns: 3}\n",
     "deep_value.yaml": "data:\n  env: {init_args: {max_turns: {a: 1}}}\n",
     "wrong_condition.yaml": "data:\n  suites: [{name: a, num_packs: 8, controls: [blankd_context]}]\n",
     "wrong_suite_key.yaml": "data:\n  suites: [{name: a, num_packs: 8, envv: levers}]\n",
@@ -88,6 +89,7 @@ sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
 sweep --config smoke warm_start.teacher.note_acuracy=0.3,0.5 --print_jobs ## Did you mean teacher.note_accuracy?
 sweep --table nowhere
+sweep --config smoke --results . ## --results | the names of two files
 sweep --tabel nowhere ## --tabel | Did you mean table?
 sweep --config smoke --lancher joblib credit=EpisodeCredit,TaskCredit ## --lancher | Did you mean launcher?
 context revert --state nowhere ## version
@@ -278,6 +280,7 @@ SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config list_suites.yaml ## data.suites | {'name': 'a'}
 SMOKE --config list_policy.yaml ## model.policy | [1, 2]
 SMOKE --config deep_value.yaml ## max_turns
+SMOKE --config list_arguments.yaml ## data.env
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
 SMOKE --config own_default.yaml

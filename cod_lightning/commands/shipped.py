@@ -163,6 +163,8 @@ def below_init_args(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     value = {key: below_init_args(one) for key, one in value.items()}
-    own = ("class_path", "init_args", "dict_kwargs")
-    beside = {key: value.pop(key) for key in list(value) if key not in own} if "class_path" in value else {}
-    return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value
+    own, inside = ("class_path", "init_args", "dict_kwargs"), value.get("init_args") or {}
+    if "class_path" not in value or not isinstance(inside, dict):  # which the parser refuses by its key
+        return value
+    beside = {key: value.pop(key) for key in list(value) if key not in own}
+    return value | {"init_args": {**inside, **beside}} if beside else value

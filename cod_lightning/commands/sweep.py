@@ -192,6 +192,8 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
 def _stem(options: Any, root: Path) -> Path:
     """What the names of the files with the comparison begin with. Raises `ConfigError` where they cannot be written."""
     stem: Path = options.results or root / "sweep_results"
+    if not stem.name:
+        raise ConfigError("--results", stem, "what the names of two files begin with", "Try --results mine.")
     check_folder(stem.absolute().parent, "--results")
     return stem
 
