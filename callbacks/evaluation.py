@@ -37,7 +37,7 @@ class Evaluation(Callback):
         from cod_lightning.evaluation.packs_file import packs_table
         from cod_lightning.evaluation.results import read_results
 
-        if trainer.is_global_zero:
+        if trainer.is_global_zero and not self._files_are_old:  # which go once there is a new one
             for name, read in (("evaluation.json", read_results), ("evaluation_packs.parquet", packs_table)):
                 if (path := Path(trainer.default_root_dir) / name).exists():
                     read(path)

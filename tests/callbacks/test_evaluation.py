@@ -35,6 +35,9 @@ def test_a_file_that_cannot_be_added_to_is_refused_before_anything_is_played(
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=name):
         Evaluation().on_test_start(trainer, L.LightningModule())
+    trained = Evaluation()
+    trained.on_train_start(trainer, L.LightningModule())
+    trained.on_test_start(trainer, L.LightningModule())  # nothing is added to what earlier weights played
 
 
 def test_a_pass_works_out_what_it_changed_and_leaves_what_all_passes_together_give(
