@@ -22,7 +22,7 @@ from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.errors import ConfigError
-from cod_lightning.files import check_folder
+from cod_lightning.files import check_folder, scratch_prefix
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     check_folder(out.parent, "--out")
     checkpoint = read_checkpoint(options.ckpt_path)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as beside:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix("export", str(out.parent)), dir=out.parent) as beside:
         (folder := Path(beside, "policy")).mkdir()
         model, done = _trained(cli, checkpoint)
         _save(model, cli.datamodule, folder, adapter=options.adapter)

@@ -185,7 +185,8 @@ class CodCLI(LightningCLI):
         if config.torch_threads is not None:
             torch.set_num_threads(config.torch_threads)
         self.root = _run_folder(config, self.run_name, fitting=self.action == "fit")
-        check_folder(self.root, "trainer.default_root_dir")
+        if self.action is not None:  # else nothing is written there, and the run may be another user's
+            check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
         if (wanted := config.get("ckpt_path")) in (NEWEST, AUTO):
             found = newest(self.root / "checkpoints", needed=wanted == NEWEST)

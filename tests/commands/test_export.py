@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from cod_lightning.checkpoints.checkpoint import seal
 from cod_lightning.cli import main
+from cod_lightning.files import scratch_prefix
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests.checkpoints.test_checkpoint import sharded
 
@@ -140,8 +141,13 @@ def test_a_folder_with_something_in_it_is_kept(run, out, capsys):
     assert os.listdir(out.parent) == ["ours"]
 
 
-def test_an_export_that_fails_leaves_nothing_behind(run, out, capsys):
-    out.parent.mkdir()
+def test_the_run_s_folder_need_not_be_one_that_can_be_written(run, out, monkeypatch):
+    monkeypatch.setattr("cod_lightning.commands.lightning_cli.check_folder", lambda *_: pytest.fail("it is not"))
+    assert export(run, out) == 0
+
+
+def test_an_export_that_fails_or_was_killed_leaves_nothing_behind(run, out, capsys):
+    (out.parent / f"{scratch_prefix('export').rsplit('-', 2)[0]}-1-killed" / "policy").mkdir(parents=True)
     assert export(run, out, "--accept_changes", "true", "--model.policy.hidden_size", "32") == 2
     assert "does not fit the model" in capsys.readouterr().err
     assert os.listdir(out.parent) == []
