@@ -109,7 +109,7 @@ def _trained(logprobs: LogprobFile, episodes: Sequence[Record]) -> str:
     num_known = sum(one["gap"] is not None for one in sampled)
     return (
         f"Updates trained on {num_known:,} of the {len(sampled):,} episodes that were read, and these have advantages and log-prob "
-        "gaps. The others had advantage 0, are of a kind that is not trained, or no update has come to them."
+        "gaps. The others had advantage 0, or none (a reward is missing, their kind is not trained), or no update has come to them."
     )
 
 

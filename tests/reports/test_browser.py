@@ -185,9 +185,9 @@ def test_a_chart_is_saved_as_a_picture_with_its_title_and_the_names_of_its_lines
 def test_curves_that_never_left_0_are_put_away_by_name(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", GROUPS)
     rows = "".join(f"{step},0,{step},0\n" for step in range(4))
-    (folder / "metrics.csv").write_text("step,rollout/num_failed,mine,rollout/token_drift\n" + rows)
+    (folder / "metrics.csv").write_text("step,train/loss,mine,rollout/token_drift\n" + rows)
     page = opened(folder)
-    assert page.locator("details.zero summary").inner_text() == "Always 0 (2): Lifecycles that failed, Token drift"
+    assert page.locator("details.zero summary").inner_text() == "Always 0 (2): Loss, Token drift"
     assert page.locator("#training > .panels .chart").count() == 1
     assert not page.locator("details.zero .chart").first.is_visible()
 

@@ -55,6 +55,7 @@ def test_episodes_that_no_update_trained_on_are_counted(tmp_path):
     assert [one["gap"] is None for one in episodes[:3]] == [True, True, False]
     assert [one["advantage"] for one in episodes] == [None, None, 0.5, None, None, -0.5]
     assert file["trained"].startswith("Updates trained on 2 of the 6 episodes that were read")
+    assert "advantage 0, or none (a reward is missing" in file["trained"]
 
 
 def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
