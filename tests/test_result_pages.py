@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -124,6 +125,19 @@ def test_the_readme_leads_with_what_training_adds_to_transfer_above_the_warm_sta
         suites = [runs[f"{world} {seed}"]["evaluation"]["suites"]["held_out"] for seed in (1, 2, 3)]
         each = [suite["figures"]["training_adds"]["difference"]["mean"] for suite in suites]
         assert ", ".join(f"{one:.2f}".replace("0.", ".") for one in each) in readme
+
+
+def test_what_other_pages_say_of_the_quick_start_is_what_it_ends_at():
+    runs = json.loads((RESULTS / "quickstart.json").read_text())["runs"]
+
+    def end(run: str, suite: str) -> float:
+        return runs[run]["evaluation"]["suites"][suite]["positions"][3]["success"]
+
+    new, seen = (end("four of 24 mappings held out, seed 1", f"{one}_mappings") for one in ("new", "seen"))
+    said = f"they end at {new:.2f}, orders seen at {seen:.2f}".replace("0.", ".")
+    assert said in (RESULTS / "index.md").read_text()
+    mean = fmean(end(f"seed {seed}", "held_out") for seed in (1, 2, 3))
+    assert f"quick start ({mean:.2f} at position 3)" in (RESULTS / "mixture.md").read_text()
 
 
 def test_the_page_on_when_training_pays_is_what_the_others_numbers_make():

@@ -117,8 +117,8 @@ weights of 20 updates before. *Four updates a rollout* takes 32 packs at once.
     PYTHONPATH=. python examples/studies/regime.py --runs runs/regime
 
 Success on 512 held-out packs at temperature 1, mean over positions, with 95 % intervals over seeds (Student's t), paired by seed.
-*Clipped* is the share of action tokens that the loss leaves out; entropy (nats a token, of seed 3) is of the first update and
-the last quarter. Positions and tokens are in [regime.json](regime.json).
+*Clipped* is the share of action tokens that the loss leaves out; entropy (nats a token, of seed 3 and, where kept, 2) goes from
+first update to last quarter. Positions, tokens: [regime.json](regime.json).
 """
 READING = """
 **Newer rollouts first is what the regime needs.** In order and 20 behind, success ends below it by .134 [.068, .200]; sampled twice
