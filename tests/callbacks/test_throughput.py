@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
+import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
+from cod_lightning.callbacks import throughput
 from cod_lightning.callbacks.throughput import Throughput, _staleness
 from tests.cases import each
 from tests.played_run import Items, PlayedData, PlayedModule, trainer
@@ -27,6 +29,13 @@ def test_every_update_logs_its_seconds_and_tokens(tmp_path: Path) -> None:
     for row in logged:
         tokens = float(row["throughput/trained_tokens_s"]) * float(row["time/train_s"])
         assert round(tokens) == 50
+
+
+def test_of_several_ranks_all_tokens_count_and_the_slowest_one_s_seconds(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(throughput, "gathered", lambda own: [own, 1000.0 if isinstance(own, float) else own])
+    for row in rows(tmp_path, PlayedData()):
+        assert float(row["time/train_s"]) == 1000
+        assert float(row["throughput/trained_tokens_s"]) == pytest.approx(0.1)
 
 
 def test_a_datamodule_that_rolls_nothing_out_is_left_alone(tmp_path: Path) -> None:

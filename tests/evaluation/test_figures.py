@@ -170,7 +170,7 @@ def test_what_training_adds_is_the_trained_transfer_less_the_warm_start_s_pack_b
         for values in (rng.random((4, 40, 3)) < np.array([0.9, 0.4, 0.7, 0.4])[:, None, None]).astype(float)
     )
     short = its.rows(ids[:30])
-    controls = {"blanked_context": blanked, "warm_start_t0.3": warm, "warm_start_blanked": short}
+    controls = {"blanked_context": blanked, "warm_start_t0.3": warm, "warm_start_blanked": short, "warm_start": own}
     found = figures(own, controls, best_warm_start=("warm_start_t0.3", 0.3))["training_adds"]
     assert found is not None
     pairs = [

@@ -81,6 +81,10 @@ def test_a_value_that_is_missing_is_not_a_zero() -> None:
     (estimate,) = position_estimates(values)
     assert (estimate.mean, estimate.num) == (pytest.approx(0.7), 20)
     assert estimate.ci95 is None, "without limits, values that agree say nothing of how far others may be"
+    values[:] = np.nan
+    values[:3, 0] = 0.5, 0.6, 0.7
+    (few,) = position_estimates(values)
+    assert few.low < 0.5, "Student's interval of three packs, however many more have no value"
 
 
 def test_a_contrast_counts_every_pack_that_has_any_of_its_values_and_only_those() -> None:

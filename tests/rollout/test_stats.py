@@ -49,5 +49,7 @@ def test_pass_at_k_is_the_share_of_tasks_that_any_sibling_solved_and_needs_them_
     assert figures["train/pass_at/2"] == pytest.approx(3 / 3), "the second task of p is missing in one"
     alone = RolloutStats.of([group("r", [[True, False]])], 1.0, 0).figures(in_flight=False)
     assert {name for name in alone if "pass_at" in name} == {"train/pass_at/1"}
+    lost = RolloutStats.of([group("t", [[True], [False], [None]])], 1.0, 0).figures(in_flight=False)
+    assert {name for name in lost if "pass_at" in name} == {"train/pass_at/1"}, "one of three is missing"
     halves = [RolloutStats.of([group("s", [[False], [s]])], 1.0, 0) for s in (True, False)]
     assert (halves[0] + halves[1]).figures(in_flight=False)["train/pass_at/2"] == 0.5
