@@ -13,16 +13,17 @@ def run(argv: Sequence[str]) -> int:
         "Write one HTML file about a run, or several runs side by side: success by position, training curves, and a browser of "
         "lifecycles. It loads nothing from any network."
     )
-    text = "File to write; null: RUN_DIR/report.html of the first run."
+    text = "File to write; null: RUN_DIR/report.html, of several runs compared.html of the first one."
     parser = parser_of("report", about, {"out": (Path | None, None, text)})
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
-    out: Path = options.out or options.runs[0] / "report.html"
 
     from cod_lightning.reports import page
     from cod_lightning.reports.report import read_runs, report_data
 
-    runs = read_runs(list({run.resolve(): run for run in options.runs}.values()))  # each once
+    folders = list({run.resolve(): run for run in options.runs}.values())  # each once
+    out: Path = options.out or folders[0] / ("report.html" if len(folders) == 1 else "compared.html")
+    runs = read_runs(folders)
     overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:

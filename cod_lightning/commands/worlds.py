@@ -1,11 +1,12 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.config_files import keys_of, shipped_or_class
+from cod_lightning.commands.config_files import class_of, keys_of, shipped_or_class
 from cod_lightning.commands.parser import Options, own_refusals, parser_of, program
 from cod_lightning.commands.shipped import files_of, import_named
 from cod_lightning.contexts import ContextMechanism
@@ -43,18 +44,21 @@ def parse_world(
 
     Either is a name that ships, a YAML file or a class path; parameters follow as `--env.KEY VALUE`.
     """
-    parser = parser_of(command, about, options)
+    parser: Any = parser_of(command, about, options)
     for key, kind, text in (
         ("env", TextEnv, "A shipped world (see `worlds`), a YAML file with class_path and init_args, or a class path"),
         ("context", ContextMechanism, "How the context is kept, likewise; null: a hint, rewritten whole"),
     ):
         help_text = f"{text}. Its parameters follow as --{key}.KEY VALUE."
-        parser.add_subclass_arguments(kind, key, required=required and key == "env", help=help_text)
+        parser.add_argument(f"--{key}", type=kind, required=required and key == "env", help=help_text)
     line: list[str] = []
     for typed, value in keys_of(argv):
         key = typed.removeprefix("--").removeprefix("data.")
         if key in ("env", "context") and value is not None:
-            value = str(shipped_or_class(key, value, f"--{key}"))
+            found = class_of(str(shipped_or_class(key, value, f"--{key}")), f"--{key}")
+            if found is None:
+                continue
+            value = json.dumps(found)
             import_named(value)
         line.append(typed if value is None else f"--{key}={value}")
     config = parser.parse_args(line)

@@ -4,9 +4,10 @@ To add one: a subclass of `Cause` in `CAUSES`. Thresholds are measured: planted 
 docs/results/doctor.md; the table of docs/guides/doctor.md has the first paragraphs of these docstrings.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
-from math import log
+from math import log, nan
 from statistics import fmean
 from typing import Any
 
@@ -92,19 +93,25 @@ class BaselineWithoutSiblings(Cause):
 class DemonstrationsLeaveNothing(Cause):
     """The policy solves the tasks before training: demonstrations, or easy tasks, leave nothing to learn.
 
-    Named where at least {solved:.0%} of the solve episodes of the first rollout succeed.
+    Named where at least {solved:.0%} of the solve episodes of the first rollout succeed; and where evaluation.json has a warm start
+    that at some temperature solves as many tasks as scripted play, or {near} fewer, and a trained policy that solves no more.
     """
 
-    solved = 0.95
-    remedy = "Harder tasks (data.env), weaker or fewer demonstrations, or no training at all."
+    solved, near = 0.95, 0.02
+    remedy = "Harder tasks (data.env), weaker (warm_start.teacher) or fewer demonstrations, or no training at all."
     explains = ("dead groups", "entropy gone", "rate too low", "context ignored")
 
     def seen(self, run: Evidence) -> Seen | None:
         solves = episodes(run.first_groups, EpisodeKind.SOLVE)
         success = success_of(solves)
-        if success is None or success < self.solved:
-            return None
-        return f"{success:.0%} of {len(solves)} solve episodes of the first rollout succeed", solves
+        if success is not None and success >= self.solved:
+            return f"{success:.0%} of {len(solves)} solve episodes of the first rollout succeed", solves
+        for name, suite in run.suites.items():
+            trained, scripted, begun = _levels(suite)
+            if begun >= scripted - self.near and trained <= begun + self.near:
+                said = f"in suite {name} the warm start at its best temperature solves {begun:.2f} of the tasks"
+                return f"{said}, scripted play {scripted:.2f}, the trained policy {trained:.2f}", ()
+        return None
 
 
 class RewardClippedAway(Cause):
@@ -312,6 +319,16 @@ def _alike(lives: Sequence[Lifecycle]) -> bool:
     """Whether siblings have equal rewards in every task, and in attempts at them."""
     rewards = {tuple(solve.reward for solve in life.solves) for life in lives}
     return len(rewards) == 1 and len({one.reward for life in lives for one in life.attempts}) < 2
+
+
+def _levels(suite: Any) -> tuple[float, float, float]:
+    """Success in the mean over positions: trained, scripted, and of the warm start at its best temperature; NaN where one lacks."""
+    try:
+        means = {name: fmean(of["success"] for of in one) for name, one in suite["controls"].items()}
+        begun = max(mean for name, mean in means.items() if re.fullmatch(r"warm_start(_t[\d.]+)?", name))
+        return fmean(of["success"] for of in suite["positions"]), means["scripted"], begun
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return nan, nan, nan
 
 
 def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:

@@ -37,8 +37,14 @@ class FactTable:
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.values):
-            expected = f"as many as there are values, {len(self.values)}, since each code has one of its own"
+            expected = f"as many as there are values, {len(self.values)}, since each code has one of its own and no two share one"
             raise ConfigError("FactTable.names", self.names, expected, "Name every code, or leave out values.")
+        stated = dict(zip(self.codes, self.values, strict=True))
+        if (read := self.parse(self.write(stated))) != stated:
+            lost = next(code for code in self.codes if read.get(code) != stated[code])
+            more = "names of one digit each" if self.compact else "a verb such as ' gives', ' leads' or ' moves'"
+            expected, fact = f"values of letters, digits and _, and {more}", f"{self.names[lost - 1]}={stated[lost]}"
+            raise ConfigError("FactTable", fact, expected, "Else what is noted cannot be read back.")
 
     @property
     def codes(self) -> tuple[int, ...]:

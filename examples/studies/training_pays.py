@@ -71,7 +71,8 @@ ABOUT = """# When training pays
 
 **Does training add more than a lower temperature does?** Trained policies at temperature 1 beside the warm start that they began
 with, at the temperature at which it does best, chosen on the same packs in its favour. Success, mean over positions and seeds;
-brackets are 95 % intervals over seeds (Student's t), paired by seed.
+brackets are 95 % intervals over seeds (Student's t), paired by seed. Rows have a difference; they and all others come from
+[other results](index.md), whose JSON `SOURCES` of the script names.
 
     PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays
 """

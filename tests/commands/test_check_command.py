@@ -1,5 +1,6 @@
 """`check` as it is typed beside a world of one's own."""
 
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,26 @@ def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsy
     shown = capsys.readouterr().out
     assert said in " ".join(shown.split())
     assert shown.endswith("1 rule is broken.\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--env", "own_levers.Yours"], "'own_levers.Yours': module 'own_levers' has no attribute 'Yours' ("),
+        (["--env", "no_levers.Mine"], "'no_levers.Mine': No module named 'no_levers' ("),
+        (["--env", "levers", "--env.max_turnz", "3"], "Option 'max_turnz' is not accepted (Did you mean max_turns? "),
+    ],
+)
+def test_what_is_wrong_with_a_class_is_said_once(folder, capsys, typed, said):
+    with pytest.raises(SystemExit):
+        main(["check", *typed])
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert not {"Union", "path but"} & set(re.findall("Union|path but", shown))
+
+
+def test_a_context_of_null_is_the_usual_one(folder):
+    assert main(["check", "--env", "own_levers.Mine", "--context", "null", "--num_packs", "4"]) == 0
 
 
 def test_a_shipped_context_is_found_by_its_class_s_name_in_a_process_that_has_not_imported_it(folder):

@@ -15,8 +15,11 @@ def test_the_report_lies_in_the_runs_folder_and_is_named(tmp_path, capsys):
     assert f"{folder / 'report.html'} (0.1 MB, 2 lifecycles)" in capsys.readouterr().out
 
 
-def test_several_runs_make_one_report_at_the_place_that_is_asked_for(tmp_path):
+def test_several_runs_make_one_report_at_the_place_that_is_asked_for_or_beside_the_first_one_s_own(tmp_path, capsys):
     folders = [str(write_run(tmp_path / name, GROUPS)) for name in ("one", "two")]
+    assert main(["report", *folders]) == 0
+    assert f"{tmp_path / 'one' / 'compared.html'} (" in capsys.readouterr().out
+    assert not (tmp_path / "one" / "report.html").exists()
     out = tmp_path / "new" / "both.html"
     assert main(["report", *folders, "--out", str(out)]) == 0
     assert [path.name for path in out.parent.iterdir()] == ["both.html"]

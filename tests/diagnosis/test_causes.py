@@ -169,6 +169,17 @@ def test_an_ignored_context_is_named_where_the_transfer_is_over_no_context_too()
         assert causes_of(healthy(suites={"a": of | {"figures": figures | {"training_adds": damaged}}})) == []
 
 
+@each(
+    ("trained", "scripted", "begun", "named"),
+    [(0.56, 0.58, 0.59, True), (0.65, 0.58, 0.59, False), (0.56, 0.9, 0.59, False), (0.56, None, 0.59, False)],
+)
+def test_a_warm_start_that_solves_what_scripted_play_does_leaves_nothing_to_learn(trained, scripted, begun, named):
+    means = {"scripted": scripted, "warm_start": 0.4, "warm_start_t0.0": begun, "warm_start_blanked": 0.99}
+    controls = {name: [{"success": mean}] * 4 for name, mean in means.items() if mean is not None}
+    run = healthy(suites={"held_out": {"positions": [{"success": trained}] * 4, "controls": controls}})
+    assert [one.cause for one in causes_of(run)] == ["demonstrations leave nothing"] * named
+
+
 def test_siblings_whose_attempts_differ_are_no_dead_group():
     equal = played([[False, False]] * 4, steps=(0, 8, 9))
     assert [one.cause for one in causes_of(healthy(groups=equal))] == ["dead groups"]
