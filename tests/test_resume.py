@@ -4,6 +4,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -253,3 +255,15 @@ def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     assert "with changes: model.loss.clip_low: 0.2 -> 0.1" in said(folder)
     assert checkpoint(folder)["global_step"] == NUM_UPDATES + 4
     assert checkpoint(folder)["run_config"]["config"]["accept_changes"] is False
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_runs_that_take_each_other_s_cores_are_the_same_on_two_threads(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"} | {"OMP_NUM_THREADS": "2"}
+    line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--data.suites", "[]"]
+    folders = [tmp_path / name for name in "abc"]
+    runs = [subprocess.Popen([*line, "--trainer.default_root_dir", str(one)], env=kept) for one in folders]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    first, *others = (metrics(folder) for folder in folders)
+    assert all(other == first for other in others)
