@@ -134,6 +134,14 @@ def test_a_claim_goes_as_far_as_its_interval(results: Results, place: int, chang
     assert claim in sentences(change(results["suites"]["heldout"], ci95))[place]
 
 
+@each(("ci95", "packs", "said"), [(AROUND, 80, True), (AROUND, 40, False), (ABOVE, 80, False)])
+def test_where_few_rules_make_the_interval_wide_more_packs_are_not_hoped_for(
+    results: Results, ci95: Any, packs: int, said: bool
+) -> None:
+    record = adding(results["suites"]["heldout"] | {"rules": 10, "packs": packs}, ci95)
+    assert ("over 10 hidden rules, to which more packs add none." in sentences(record)[0]) is said
+
+
 @each(
     ("moved", "width", "claim"),
     [
