@@ -99,7 +99,7 @@ play --env levers --nun_tasks 2 ## --nun_tasks | Did you mean num_tasks?
 play --env levers --env.max_trns 3 ## Did you mean max_turns?
 play --env levers --context notebok
 play --env.max_turns 3
-play --env raises.World ## env | raises.World | no database
+play --env raises.World ## raises.py:1 | no database
 check --env nowhere.World ## nowhere.World
 play --env half.Half ## half.Half | is abstract
 check levers

@@ -11,6 +11,7 @@ from cod_lightning.commands.parser import Options, own_refusals, parser_of, prog
 from cod_lightning.commands.shipped import files_of, import_named
 from cod_lightning.contexts import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
 
 
 def run(argv: Sequence[str]) -> int:
@@ -52,8 +53,11 @@ def parse_world(
         help_text = f"{text}. Its parameters follow as --{key}.KEY VALUE."
         parser.add_argument(f"--{key}", type=kind, required=required and key == "env", help=help_text)
     line: list[str] = []
-    for typed, value in keys_of(argv):
-        key = typed.removeprefix("--").removeprefix("data.")
+    pairs = [(typed.removeprefix("--").removeprefix("data."), typed, value) for typed, value in keys_of(argv)]
+    for key, typed, value in pairs:
+        whole, dot, one = key.partition(".")
+        if dot and one != "help" and whole in ("env", "context") and whole not in (name for name, *_ in pairs):
+            raise ConfigError(typed, value, f"a --{whole} that it is a parameter of", f"Add --{whole}, by its name.")
         if key in ("env", "context") and value is not None:
             found = class_of(str(shipped_or_class(key, value, f"--{key}")), f"--{key}")
             if found is None:
