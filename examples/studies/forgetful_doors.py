@@ -1,4 +1,4 @@
-"""The doors with a teacher that forgets, for `pretrained_doors.yaml`."""
+"""The doors with a teacher that forgets, for `pretrained_forgetful_doors.yaml`."""
 
 import random
 from collections.abc import Mapping
