@@ -262,7 +262,7 @@ By rollouts of four updates, facts noted of those seen rise from {began} to {end
 
     python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml --seed_everything 1
 
-Six doors, four keys; an open door shows two others. Half of a note's keys are random: at T=0 .95 of the facts are noted. Warm start,
+Six doors, four keys; an open door shows two more. Half of a note's keys are random: at T=0 .95 of all facts are noted. Warm start,
 T=0, {doors_best}, scripted play {doors_scripted}, trained, T=1, {doors_trained}, blanked {doors_blanked}; one seed, 128 packs;
 transfer {doors_adds}. With `note_accuracy: 0` 48 updates teach nothing: first and last {random_notes} of the facts, a guess.
 
