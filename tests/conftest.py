@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 os.environ["JSONARGPARSE_DEPRECATION_WARNINGS"] = "off"  # LightningCLI 2.6 calls what jsonargparse 4.53 has renamed
+os.environ.setdefault("MKL_CBWR", "AUTO")  # as commands set it, which tests fork off this process, where MKL has begun
 settings.register_profile("quick", max_examples=15, deadline=None)
 settings.register_profile("full", max_examples=300, deadline=None)  # make soak
 settings.load_profile("quick")
