@@ -54,9 +54,10 @@ def parse_world(
         parser.add_argument(f"--{key}", type=kind, required=required and key == "env", help=help_text)
     line: list[str] = []
     pairs = [(typed.removeprefix("--").removeprefix("data."), typed, value) for typed, value in keys_of(argv)]
+    absent = {"env", "context"} - {key for key, *_ in pairs}
     for key, typed, value in pairs:
-        whole, dot, one = key.partition(".")
-        if dot and one != "help" and whole in ("env", "context") and whole not in (name for name, *_ in pairs):
+        whole, _, one = key.partition(".")
+        if whole in absent and one != "help":
             raise ConfigError(typed, value, f"a --{whole} that it is a parameter of", f"Add --{whole}, by its name.")
         if key in ("env", "context") and value is not None:
             found = class_of(str(shipped_or_class(key, value, f"--{key}")), f"--{key}")

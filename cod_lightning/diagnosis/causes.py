@@ -4,7 +4,6 @@ To add one: a subclass of `Cause` in `CAUSES`. Thresholds are measured: planted 
 docs/results/doctor.md; the table of docs/guides/doctor.md has the first paragraphs of these docstrings.
 """
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from math import log, nan
@@ -13,6 +12,8 @@ from typing import Any
 
 from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
 from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes
+from cod_lightning.evaluation.view import rows
+from cod_lightning.reports.suites import UNREADABLE
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
 
 
@@ -324,10 +325,9 @@ def _alike(lives: Sequence[Lifecycle]) -> bool:
 def _levels(suite: Any) -> tuple[float, float, float]:
     """Success in the mean over positions: trained, scripted, and of the warm start at its best temperature; NaN where one lacks."""
     try:
-        means = {name: fmean(of["success"] for of in one) for name, one in suite["controls"].items()}
-        begun = max(mean for name, mean in means.items() if re.fullmatch(r"warm_start(_t[\d.]+)?", name))
-        return fmean(of["success"] for of in suite["positions"]), means["scripted"], begun
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        means: Any = {"best" if row.best else row.key: row.mean for row in rows(suite)}
+        return float(means["trained"]), float(means["scripted"]), float(means["best"])
+    except UNREADABLE:
         return nan, nan, nan
 
 
@@ -339,7 +339,7 @@ def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:
         transfer = figures["forward_transfer"]
         cost = transfer["success"] if transfer["control"] == "blanked_context" else figures["training_adds"]["trained"]
         return float(cost["mean"]), float(cost["ci95"][1]), hidden
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError):
+    except UNREADABLE:
         return None
 
 

@@ -92,18 +92,13 @@ def _training_adds(record: SuiteRecord) -> list[str]:
     adds = (record.get("figures") or {}).get("training_adds")
     if not adds or (bounds := adds["difference"]["ci95"]) is None:
         return []
+    sign, rules = _sign(bounds), record.get("rules", record["packs"])
     verdict = {1: "Training adds transfer", 0: "Training was not shown to add transfer", -1: "Training loses transfer"}
     figures = f"{_figure(adds['trained'])}, warm start at T={adds['temperature']:g} {_figure(adds['warm_start'])}"
-    rules = record.get("rules", record["packs"])
-    few = (
-        f" The interval is over {rules} hidden rules, to which more packs add none."
-        if 4 * rules < record["packs"]
-        else ""
-    )
-    return [
-        f"{verdict[_sign(bounds)]} (success from position 1 on, minus blanked context): "
-        f"{_figure(adds['difference'])}; trained {figures}.{few if _sign(bounds) == 0 else ''}"
-    ]
+    said = f"{verdict[sign]} (success from position 1 on, minus blanked context): {_figure(adds['difference'])}; trained {figures}."
+    if sign == 0 and 4 * rules < record["packs"]:
+        said += f" The interval is over {rules} hidden rules, to which more packs add none."
+    return [said]
 
 
 def _warm_start(difference: WarmStartDifference) -> list[str]:

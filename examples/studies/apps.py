@@ -288,7 +288,6 @@ def _measured(folder: Path) -> dict[str, Any]:
     return {
         "curves": curves(suite),
         "training_packs": curves(suites["training"]),
-        "rules": {name: suites[name]["rules"] for name in ("held_out", "training")},
         "whole": {name: one["mean"] for name, one in suite["figures"]["whole_packs"].items() if name not in references},
         "ends": ends(folder),
         "sampled_tokens": max(sampled),

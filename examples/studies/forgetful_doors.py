@@ -1,4 +1,8 @@
-"""The doors with a teacher that forgets, for `pretrained_forgetful_doors.yaml`."""
+"""The doors with a teacher that forgets.
+
+    PYTHONPATH=. python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml \\
+        --data.env.class_path examples.studies.forgetful_doors.ForgetfulDoors --data.env.teacher.note_accuracy 0.2
+"""
 
 import random
 from collections.abc import Mapping

@@ -55,6 +55,7 @@ def of_the_gpu() -> dict[str, Any]:
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
     found, doors = of_the_gpu()["parts"]["cod"], own["doors"]["seeds"][SEEN]
+    random = own["doors"]["random_notes"]["noted"]
     of_seeds_on_gpu = [
         row["success by position"].replace("0.", ".")
         for row in found["rows"]
@@ -75,10 +76,7 @@ def page(own: dict[str, Any]) -> str:
         doors_trained=line(doors["success"]["trained"]),
         doors_blanked=line(doors["success"]["blanked_context"]),
         doors_adds=interval(doors["training_adds"]["difference"]),
-        random_notes=line(
-            of[0] / of[1]
-            for of in own["doors"]["random_notes"]["noted"][:: len(own["doors"]["random_notes"]["noted"]) - 1]
-        ),
+        random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
     )
 
 

@@ -176,7 +176,9 @@ def test_an_ignored_context_is_named_where_the_transfer_is_over_no_context_too()
 def test_a_warm_start_that_solves_what_scripted_play_does_leaves_nothing_to_learn(trained, scripted, begun, named):
     means = {"scripted": scripted, "warm_start": 0.4, "warm_start_t0.0": begun, "warm_start_blanked": 0.99}
     controls = {name: [{"success": mean}] * 4 for name, mean in means.items() if mean is not None}
-    run = healthy(suites={"held_out": {"positions": [{"success": trained}] * 4, "controls": controls}})
+    record = {"positions": [{"success": trained}] * 4, "controls": controls, "temperature": 1.0}
+    best = {"paired": {"trained_minus_best_warm_start": {"best_temperature": 0.0}}}
+    run = healthy(suites={"held_out": record | best})
     assert [one.cause for one in causes_of(run)] == ["demonstrations leave nothing"] * named
 
 
