@@ -1,8 +1,4 @@
-"""The doors with a teacher that forgets.
-
-    PYTHONPATH=. python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml \\
-        --data.env.class_path examples.studies.forgetful_doors.ForgetfulDoors --data.env.teacher.note_accuracy 0.2
-"""
+"""The doors with a teacher that forgets, for `pretrained_doors.yaml`."""
 
 import random
 from collections.abc import Mapping

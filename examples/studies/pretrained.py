@@ -1,6 +1,7 @@
 """The page and the figure of the pretrained language model, from pretrained.json and what `make gpu PARTS=cod` left in gpu.json.
 
-    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--doors RUN ...] [--random_notes RUN]
+    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--doors RUN ...]
+        [--noisy_doors RUN ...] [--random_notes RUN]
 
 Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, and of
 `pretrained_doors.yaml`, first replace those in pretrained.json. Measures nothing.
@@ -54,8 +55,9 @@ def of_the_gpu() -> dict[str, Any]:
 
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
-    found, doors = of_the_gpu()["parts"]["cod"], own["doors"]["seeds"][SEEN]
-    random = own["doors"]["random_notes"]["noted"]
+    found, noisy = of_the_gpu()["parts"]["cod"], own["noisy_doors"]["seeds"][SEEN]
+    random, doors = own["random_notes"]["noted"], own["doors"]
+    by_rollout = [noted / seen for of in doors["cpu"].values() for noted, seen in of["noted"]]
     of_seeds_on_gpu = [
         row["success by position"].replace("0.", ".")
         for row in found["rows"]
@@ -71,11 +73,14 @@ def page(own: dict[str, Any]) -> str:
         began=line(of["noted"][0][0] / of["noted"][0][1] for of in own["cpu"].values()),
         ended=line(of["noted"][-1][0] / of["noted"][-1][1] for of in own["cpu"].values()),
         worth=", ".join(of["worth"] for of in own["cpu"].values()),
-        doors_best=line(doors["success"][BEST]),
-        doors_scripted=line(doors["success"]["scripted"]),
-        doors_trained=line(doors["success"]["trained"]),
-        doors_blanked=line(doors["success"]["blanked_context"]),
-        doors_adds=interval(doors["training_adds"]["difference"]),
+        doors=of_seeds(doors["seeds"]),
+        doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
+        num_doors=f"{len(doors['cpu'])} seeds" if len(doors["cpu"]) > 1 else "One seed",
+        doors_transfer=interval(doors["seeds"][SEEN]["training_adds"]["difference"]),
+        doors_noted=line(by_rollout[::4]),
+        doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
+        noisy_best=line(noisy["success"][BEST]),
+        noisy_trained=line(noisy["success"]["trained"]),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
     )
 
@@ -240,57 +245,57 @@ temperatures and further runs are in [pretrained.json](pretrained.json), which `
 
 - **Training adds transfer** in each seed; with **new words**, never drawn in training, in two of three (intervals over packs), not
   shown over seeds. Long words are spelt wrongly: .24, .37 and .38 of the answers are malformed.
-- **Players that quote explore.** Demonstrated answers end with `so red Lever 3`, or `so red unknown Lever 2` where the context does
-  not know. Levers of other colours are then pulled again in .11 to .28 (guesses: .39 to .44). Without
-  (`--data.env.teacher.quotes false`, seed 2) in .52, and training adds +.185 [.112, .258].
+- **Players that quote explore**: demonstrated answers say `so red unknown Lever 2` where the context does not know. Levers of other
+  colours are then pulled again in .11 to .28; without (`--data.env.teacher.quotes false`, seed 2) in .52.
 
-An unseen pack at T=1:
-
-| wanted | its answer | came | its context then |
+| wanted, in an unseen pack | its answer | came | its context then |
 | --- | --- | --- | --- |
 | silver | `so silver unknown Cord feather` | purple | `Cord feather gives purple, so purple Cord feather`, others `unknown` |
 | silver | `so silver unknown Cord walnut` | black | also `Cord walnut gives black, …` |
-| silver | `so silver unknown Cord paper` | silver | also `Cord paper gives silver, …` |
 | black | `so black Cord walnut` | black | |
 
 By rollouts of four updates, facts noted of those seen rise from {began} to {ended}; one right note more adds
 {worth} to later reward, among siblings.
 
-## Doors, whose demonstrations leave nothing to learn but the temperature
+## Doors, with a teacher that forgets
 
-    python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml --seed_everything 1
+`--config examples/studies/pretrained_doors.yaml`, 96 updates: six doors, four keys; an open door shows two more, and none is tried
+for. Demonstrated notes have a fifth of the facts, and are never wrong. {num_doors}; scripted play {doors_scripted}.
 
-Six doors, four keys; an open door shows two more. Half of a note's keys are random: at T=0 .95 of all facts are noted. Warm start,
-T=0, {doors_best}, scripted play {doors_scripted}, trained, T=1, {doors_trained}, blanked {doors_blanked}; one seed, 128 packs;
-transfer {doors_adds}. With `note_accuracy: 0` 48 updates teach nothing: first and last {random_notes} of the facts, a guess.
+{doors}
 
-## On one GPU, with two pulls a task
+**Training adds {doors_transfer} to transfer.** Facts noted, by every fourth rollout: {doors_noted}. First it
+learns to note one fact, then two. A right note adds {doors_worth} to later reward. Notes that are wrong in
+place of missing leave less to learn: with half of the keys random T=0 already notes .95 (warm start {noisy_best}, trained
+{noisy_trained}), with all of them random 48 updates teach nothing ({random_notes} of the facts noted first and last, a guess).
 
-    make gpu PARTS=cod    # runs: python examples/studies/gpu/measure.py
-
-{machine}, before warmup and one pull came: a warm start of 150 updates, 320 s of training (41 updates) at a rate of 2e-5, 256
-lifecycles a rollout; intervals about ±.09. Scripted play solves .46 .93 .99 1.00, the seeds
-{gpu}. Two writers of three learn; in seed 2 reward taught the opposite.
-Transfer: .16 [.09, .22], .04 [-.01, .09], .20 [.14, .25]. The random twin learns nothing: no answer is well-formed.
-
-**Limits**: training adds in levers alone; no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
+**On one GPU** (`make gpu PARTS=cod`: {machine}, two pulls a task, no warmup, 41 updates of 256 lifecycles) scripted play solves
+.46 .93 .99 1.00, three seeds {gpu}. Transfer: .16 [.09, .22],
+.04 [-.01, .09], .20 [.14, .25]; in seed 2 reward taught the opposite. The random twin learns nothing: no answer is well-formed.
+**Limits**: no harder world than doors, no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
 """
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for option in ("--cpu", "--doors"):
+    for option in ("--cpu", "--doors", "--noisy_doors"):
         parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
-    parser.add_argument("--random_notes", type=Path, metavar="RUN", help="one of doors with note_accuracy 0")
+    parser.add_argument(
+        "--random_notes", type=Path, metavar="RUN", help="one of doors with note_accuracy 0 and class_path Doors"
+    )
     options, file = parser.parse_args(), RESULTS / "pretrained.json"
     found = json.loads(file.read_text())
-    for own, runs in ((found, options.cpu), (found.setdefault("doors", {}), options.doors)):
+    for own, runs in (
+        (found, options.cpu),
+        (found["doors"], options.doors),
+        (found["noisy_doors"], options.noisy_doors),
+    ):
         names = [f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}" for run in runs]
         if runs:
             own["cpu"] = {name: figures(run) for name, run in zip(names, runs, strict=True)}
             own["seeds"] = over_seeds(runs, own["cpu"])
     if options.random_notes:
-        found["doors"]["random_notes"] = of_rollouts(options.random_notes)
+        found["random_notes"] = of_rollouts(options.random_notes)
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained.md").write_text(page(found))
     draw(found, RESULTS / "pretrained.svg")
