@@ -140,7 +140,7 @@ class TeacherDials:
     def described(self) -> str:
         """What demonstrations with these dials contain, in words for a report."""
         writer = (
-            f"a writer that notes each fact as the record has it with probability {self.note_accuracy:g}, else at random: the "
+            f"a writer that notes each fact as the record has it with probability {self.note_accuracy:g}: the "
             "skill in weak form, which training strengthens."
             if self.note_accuracy
             else "a writer whose notes have nothing to do with what was seen."
