@@ -51,55 +51,36 @@ def check_combination(module: Any, data: Any) -> None:
 
     `module` is the GRPOModule, `data` the RolloutDataModule.
     """
-    for refuses, key, value, expected, remedy in _rules(module, data):
+    for refuses, key, value, expected in _rules(module, data):
         if refuses:
             shown = value if isinstance(value, int | str | list) else type(value).__name__
-            raise ConfigError(key, shown, expected, remedy)
+            raise ConfigError(key, shown, expected, "Change one of the two.")
 
 
-def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str, str]]:
-    """Whether it refuses; key, value, what is expected, remedy."""
-    loss, baseline, replays = module.loss, module.baseline, data.replay is not None
+def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
+    """Whether it refuses; key, value, what is expected."""
+    loss, baseline = module.loss, module.baseline
 
-    expected = "left out with a loss that compares siblings, without which an episode is replayed"
-    remedy = "Leave it out, or choose method=loop, grpo, cispo or rec."
-    yield replays and loss.compares_siblings, "data.replay", data.replay, expected, remedy
+    expected = "left out with a model.loss that compares siblings, without which an episode is replayed"
+    yield data.replay is not None and loss.compares_siblings, "data.replay", data.replay, expected
 
     there = {step.kind for step in outline(data.program, data.pack_size, data.context.updates)}
     there -= {data.frozen.kind} if data.frozen else set()
     kinds, left = [str(kind) for kind in module.trained_kinds], ", ".join(sorted(there)) or "none is left"
-    expected = f"a kind that the program has and data.frozen does not play ({left})"
-    remedy = "Name one, or change data.frozen."
-    yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected, remedy
+    expected = f"a kind that data.program has and data.frozen does not play ({left})"
+    yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected
 
-    by_baseline = {
-        f"model.baseline={type(baseline).__name__}": module.critic is None,
-        "model.filter_packs": module.filter_packs,
-        "data.resample_packs": data.resample_packs,
-        "data.replay": replays,
-    }
-    compares = [what for what, there in by_baseline.items() if there and baseline.compares]
-    compares += [f"model.loss={type(loss).__name__}"] * loss.compares_siblings
-    expected = f"at least 2 with {', '.join(compares)}, where siblings are compared"
-    remedy = (
-        "8 is the default; or leave that out: model.critic, and baseline=TermsAlone with model.terms, compare nothing."
-    )
-    yield data.group_size < 2 and compares, "data.group_size", data.group_size, expected, remedy
-    expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
-    vain = isinstance(baseline, TermsAlone) and data.resample_packs
-    yield vain, "data.resample_packs", data.resample_packs, expected, "Leave it out."
-    expected = "one without Counterfactual beside model.critic, which takes the place of what that measures"
-    vain = module.critic is not None and set(data.program.beside) - {"own"}
-    yield vain, "data.program", data.program, expected, "Leave out one of the two."
-    expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
-    remedy = "Add a term, such as KL to a teacher."
-    yield isinstance(baseline, TermsAlone) and not module.terms, "model.baseline", baseline, expected, remedy
-    expected = (
-        "left out with baseline=Accepted, whose advantages are all 1: there is nothing to compare, or to divide by"
-    )
-    for compared, key, value in (
-        (data.program.beside, "data.program", data.program),
-        (module.scale != "none", "model.scale", module.scale),
-        (loss.compares_siblings, "model.loss", loss),
-    ):
-        yield isinstance(baseline, Accepted) and compared, key, value, expected, "Or choose another baseline."
+    by_siblings = baseline.compares and (module.critic is None or module.filter_packs or data.resample_packs)
+    expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do"
+    yield data.group_size < 2 and (by_siblings or loss.compares_siblings), "data.group_size", data.group_size, expected
+
+    if isinstance(baseline, TermsAlone):
+        expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
+        yield data.resample_packs, "data.resample_packs", data.resample_packs, expected
+        expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
+        yield not module.terms, "model.baseline", baseline, expected
+    if isinstance(baseline, Accepted):
+        expected = "left out with baseline=Accepted, whose advantages are 1: there is nothing to compare or to divide"
+        yield data.program.beside, "data.program", data.program, expected
+        yield module.scale != "none", "model.scale", module.scale, expected
+        yield loss.compares_siblings, "model.loss", loss, expected

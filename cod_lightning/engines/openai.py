@@ -43,9 +43,6 @@ class OpenAIEngine(Engine):
 
     def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
         """Check the settings; no request is sent yet."""
-        if not hasattr(model, "spell"):
-            found = type(model).__name__
-            raise ConfigError("model.policy", found, "a policy without weights", "Choose model.policy=EndpointPolicy.")
         self.client.check()
         self._spell, self._stop_id = cast(Any, model).spell, min(stop_ids)
 

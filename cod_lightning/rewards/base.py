@@ -122,8 +122,6 @@ def rewards_of(given: Rewards | None) -> dict[str, RewardPart]:
         if name not in own and isinstance(part, WorldReward):
             expected = "another class, since this part is there already as world or context"
             raise ConfigError(key, type(part).__name__, expected, "Remove it.")
-        if not isinstance(part.weight, Real) or not math.isfinite(part.weight):
-            raise ConfigError(f"{key}.weight", part.weight, "a finite number", "1 is the default.")
         if not isinstance(part.kinds, Set) or not part.kinds <= set(EpisodeKind):
             expected = f"a frozenset of kinds of episodes, out of {', '.join(EpisodeKind)}"
             raise ConfigError(f"{key}.kinds", part.kinds, expected, "Write frozenset({EpisodeKind.SOLVE}).")
@@ -174,13 +172,6 @@ async def _at_place(
 ) -> list[Episode]:
     """The siblings' episodes with these parts."""
     kind, position = episodes[0].kind, episodes[0].position
-    if position >= len(tasks):
-        expected = (
-            f"a program that solves the {len(tasks)} tasks of a pack once each beside parts that compare siblings"
-        )
-        raise ConfigError(
-            "data.program", f"one with a task {position}, counted from 0", expected, "Leave the part out."
-        )
     task = tasks[position]
     known = [episode for episode in episodes if episode.reward is not None]
     asked = {name: _of_siblings(part, known, task) for name, part in parts.items() if known and kind in part.kinds}

@@ -109,7 +109,7 @@ class JudgeReward(Reward):
     def __init__(
         self, *, weight: float = 1.0, kinds: list[Literal["solve", "update"]] | None = None, **settings: Any
     ) -> None:
-        self.weight, self.kinds = weight, judged_kinds(_WHERE, kinds)
+        self.weight, self.kinds = weight, judged_kinds(kinds)
         self.grader = Grader(where=_WHERE, instruction=_INSTRUCTION, **settings)
         self.client = self.grader.client
         self.agreement = Agreement()
@@ -127,10 +127,8 @@ class JudgeReward(Reward):
         return f"{said}; {self.agreement}" if said and self.agreement.num else said
 
 
-def judged_kinds(where: str, kinds: list[Literal["solve", "update"]] | None) -> frozenset[EpisodeKind]:
-    """The episodes that a judge at this key looks at."""
-    if kinds == []:
-        raise ConfigError(f"{where}.kinds", kinds, "at least one kind of episodes", "Null judges solve episodes.")
+def judged_kinds(kinds: list[Literal["solve", "update"]] | None) -> frozenset[EpisodeKind]:
+    """The episodes that a judge looks at."""
     return frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
 
 

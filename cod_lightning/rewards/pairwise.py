@@ -109,7 +109,7 @@ class PairwiseJudge(Pairwise):
         **settings: Any,
     ) -> None:
         super().__init__(opponents, _WHERE)
-        self.weight, self.kinds = weight, judged_kinds(_WHERE, kinds)
+        self.weight, self.kinds = weight, judged_kinds(kinds)
         self.grader = Grader(where=_WHERE, instruction=_INSTRUCTION, **settings)
         self.client = self.grader.client
 

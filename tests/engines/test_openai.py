@@ -7,10 +7,9 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.openai import OpenAIEngine
-from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.models import EndpointPolicy, TinyPolicy
+from cod_lightning.models import EndpointPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
@@ -153,10 +152,6 @@ def test_the_run_goes_on_where_some_requests_fail():
     assert any(e.reward is not None for e in episodes)
 
 
-def test_a_model_in_this_process_and_fields_that_the_engine_sets_are_refused():
-    policy = TinyPolicy()
-    model = policy.model(policy.tokenizer(beside(WORLD, Vocabulary).words()))
-    with pytest.raises(ConfigError, match=r"model\.policy=EndpointPolicy"):
-        OpenAIEngine("m", "http://h/v1").bind(model, [2])
+def test_fields_that_the_engine_sets_are_refused():
     with pytest.raises(ConfigError, match=r"data\.engine\.extra_body"):
         OpenAIEngine("m", "http://h/v1", extra_body={"seed": 1})

@@ -256,8 +256,6 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
         (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
         (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
         (lambda: rewards_of({"a": OfAList()}), "data.rewards.a.kinds"),
-        (lambda: rewards_of({"a": Does(None, weight="2")}), "data.rewards.a.weight"),
-        (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
     ],
 )
 def test_a_value_that_cannot_work_is_named_with_its_remedy(make, key):
