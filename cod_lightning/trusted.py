@@ -19,6 +19,7 @@ OWN = ("cod_lightning",)
 STRATEGIES = ("lightning.pytorch.strategies",)
 """What the shipped configs name beside our own packages."""
 
+ADD_TRUST = "Add --trust if you trust the run as you would a program."
 _TRUSTED = ContextVar("trusted", default=True)
 _ADDRESSES = ("base_url", "url", "urls")
 _HERE = ("127.0.0.1", "localhost", "::1")
@@ -127,5 +128,4 @@ def _leads_here(address: str) -> bool:
 
 def refuse(key: str, value: str, expected: str) -> None:
     """Raise the `ConfigError` for what a config that is not trusted may not say."""
-    remedy = "Add --trust if you trust the run as you would a program."
-    raise ConfigError(key, value, f"{expected}, since the run's config.yaml may come from others", remedy)
+    raise ConfigError(key, value, f"{expected}, since the run's config.yaml may come from others", ADD_TRUST)

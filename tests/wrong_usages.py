@@ -131,9 +131,9 @@ play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## context | max_chars
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
-SMOKE --data.env.stated first ## Option 'stated' is not accepted (For this key
+SMOKE --data.env.stated first ## Option 'stated' is not accepted (python
 fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?
-SMOKE --model.loss Reinforce ## model.loss | Reinforce (For this key
+SMOKE --model.loss Reinforce ## model.loss | Reinforce (python
 fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?
 fit --config smoke --seed_everythin 2 ## --seed_everythin | Did you mean seed_everything?
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
@@ -168,7 +168,7 @@ fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mea
 fit smoke
 fit --help modle ## --help | modle | Did you mean model?
 fit --help env ## --help | env | Did you mean data.env?
-fit --model.loss.help Nowhere ## model.loss | Nowhere | fit --help model.loss
+fit --model.loss.help Nowhere ## model.loss | Nowhere | fit --help
 SMOKE --model.lrr 3
 SMOKE model.lr
 SMOKE --data.pack_size 1
@@ -378,19 +378,18 @@ WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pa
 WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.txt
 WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
-WARM PAIRWISE.rubric a --data.rewards.pairs.kinds [] ## data.rewards.PairwiseJudge.kinds | []
 WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## max_retries | -1
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
 WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
 WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
 WARM --model.trained_kinds [write] ## model.trained_kinds | write
-WARM --data.frozen.kind solve --model.trained_kinds [solve] ## model.trained_kinds | (update). Name one, or change data.frozen.
+WARM --data.frozen.kind solve --model.trained_kinds [solve] ## model.trained_kinds | (update)
 WARM program=ProposeAndSolve --data.program.solves 1 ## data.program | solves | 1
 WARM program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data.program | Alchemy | program=ConnectTheDots
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
-WARM method=nft replay=SignalReplay ## data.replay | SignalReplay | method=loop
+WARM method=nft replay=SignalReplay ## data.replay | SignalReplay | model.loss
 WARM --data.program Anchored baseline=Accepted ## data.program | Anchored | baseline=Accepted
 WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """

@@ -250,12 +250,10 @@ class CodCLI(LightningCLI):
         except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            refused, asked = in_a_line(error, 300).rstrip("."), vars(self.config.trainer)
-            keys = [key for key, value in asked.items() if f"{key}={value!r}" in refused]
-            keys += [key for key, value in asked.items() if key in refused or f"='{value}'" in refused]
-            key, value = (f"trainer.{keys[0]}", asked[keys[0]]) if keys else ("trainer", "refused")
-            expected = f"what Lightning's Trainer takes ({refused})"
-            raise ConfigError(key, value, expected, f"Leave it out, or see fit --help {key}.") from error
+            usual = self.parser.get_defaults().trainer
+            asked = {key: value for key, value in vars(self.config.trainer).items() if value != usual.get(key)}
+            expected = f"keys that Lightning's Trainer takes ({in_a_line(error, 300)})"
+            raise ConfigError("trainer", asked, expected, "See fit --help trainer.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

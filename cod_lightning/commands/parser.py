@@ -13,7 +13,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line
-from cod_lightning.trusted import is_trusted, refuse
+from cod_lightning.trusted import ADD_TRUST, is_trusted
 
 Options = dict[str, tuple[Any, Any, str]]
 """Key -> its type (None: a flag), default (...: there is none), and help."""
@@ -43,17 +43,13 @@ class OneLine(ArgumentParser):
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
         if not self.exit_on_error:
             super().error(message, ex)
-        if "denylist" in message and not is_trusted():
-            refuse("class_path", message.partition("Importing '")[2].partition("'")[0], "a class of this project")
-        parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
-        key = message.split('"')[1] if message.startswith('Parser key "') else ""
-        key = key or message.partition(".help: ")[0].removeprefix("--") * message.startswith("--")
-        topic = f" {key}" if key and hasattr(parser, "about") else ""
-        listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
-        self.exit(2, f"{parser.prog}: error: {said} ({_nearest(parser, message)}{listed})\n")
+        trust = "" if is_trusted() else f"{ADD_TRUST} "
+        self.exit(
+            2, f"{self.prog}: error: {said} ({_nearest(self, message, ex)}{trust}{self.prog} --help lists all keys)\n"
+        )
 
 
 def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:
@@ -71,29 +67,30 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
         add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how | {"type": kind}))
 
 
-def _nearest(parser: ArgumentParser, message: str) -> str:
-    """The question after the class, or, of the classes in the message or else of the parser, the key that is spelt nearly so."""
-    if "dot import path" in message:
+def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
+    """The question after the key that is spelt nearly as an unknown one, of the classes in the message or else of the parser; after
+    the class that is spelt nearly as a value, which stands last."""
+    refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
+    typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
+    if not (unknown := [*typed, *refused.split("'")[1::2]]):
         return did_you_mean(message.rpartition(": ")[2], sorted(set().union(*classes().values())), cutoff=0.68)
-    if "accept" not in message and "nrecognized" not in message:
-        return ""
-    named = [*message.split("'")[1::2], *(word for word in message.split() if word.startswith("--"))]
-    known, mistaken = list[str](), list[str]()
-    for one in named:
-        module, _, name = one.rpartition(".")
+    known = list[str]()
+    for module, _, name in (one.rpartition(".") for one in message.split("'")[1::2]):
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):
             described = ArgumentParser()
             described.add_class_arguments(found)
             known += [action.dest for action in described._actions]
-        else:
-            mistaken.append(one)
     known = known or [one.removeprefix("--") for one in parser._option_string_actions if one.startswith("--")]
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
-    for one in mistaken:
-        wrong = one.partition("=")[0].rpartition(".")[2].removeprefix("--")
-        if one not in known and (close := difflib.get_close_matches(wrong, leaves, n=1, cutoff=0.7)):
-            return f"Did you mean {leaves[close[0]]}? "
-    return ""
+    close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
+    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in known else ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 @contextlib.contextmanager
@@ -106,10 +103,7 @@ def own_refusals() -> Iterator[None]:
     except CodLightningError:
         raise
     except Exception as error:
-        chain: list[BaseException] = [error]
-        while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None:
-            chain.append(inner)
-        for one in chain:
+        for one in _causes(error):
             if isinstance(one, CodLightningError):
                 raise one from error
             if "default_class_instantiator" in (frame.name for frame in traceback.extract_tb(one.__traceback__)):

@@ -110,9 +110,8 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
-        said = in_a_line(error).partition(" To append")[0]  # a group that the file lacks is appended without it
-        remedy = said if said.endswith("?") else f"{said.rstrip('.')}."
-        raise ConfigError("--config", path, "a config that Hydra can compose", remedy) from error
+        expected = f"a config that Hydra can compose ({in_a_line(error)})"
+        raise ConfigError("--config", path, expected, "Correct it, or what is chosen beside it.") from error
     return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
-from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from cod_lightning.errors import ConfigError, Stopped
 
@@ -20,7 +20,6 @@ _LAST_WORDS_S = 5.0
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
 _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "gradient_clip_val": ((None,), "Set model.gradient_clip_val."),
-    "gradient_clip_algorithm": ((None,), "Set model.gradient_clip_val."),
     "accumulate_grad_batches": ((1,), "Set model.token_budget for memory, data.packs_per_rollout for batch size."),
     "overfit_batches": ((0,), "trainer.limit_train_batches shortens an epoch; data.source says what is played again."),
     "fast_dev_run": ((False,), "Try --config smoke, or trainer.max_steps=1."),
@@ -128,7 +127,7 @@ def ending_together(trainer: Trainer) -> Iterator[None]:
         yield
     except Stopped:  # all ranks have agreed to
         raise
-    except BaseException as error:
+    except BaseException:
         started: list[Popen[bytes]] = getattr(trainer.strategy.launcher, "procs", [])
         ranks = list(started)
         started.clear()  # Lightning's observer would kill this process for what comes next
@@ -137,9 +136,6 @@ def ending_together(trainer: Trainer) -> Iterator[None]:
                 rank.wait(_LAST_WORDS_S)
             except TimeoutExpired:
                 rank.kill()
-        if isinstance(error, DistNetworkError) and "EADDRINUSE" in str(error):
-            port, expected = os.environ.get("MASTER_PORT"), "a port that no other process listens at"
-            raise ConfigError("MASTER_PORT", port, expected, "Name another.") from error
         raise
 
 

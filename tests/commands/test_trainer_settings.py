@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 import torch.distributed as dist
 from jsonargparse import Namespace
 from lightning.pytorch.profilers import SimpleProfiler
-from torch.distributed import TCPStore
 
 from cod_lightning.commands import trainer_settings
 from cod_lightning.commands.lightning_cli import quieten
@@ -166,15 +164,6 @@ def test_where_the_ranks_meet_is_left_to_who_has_placed_them(monkeypatch, enviro
 
 def started_by_it(*processes):
     return SimpleNamespace(strategy=SimpleNamespace(launcher=SimpleNamespace(procs=[*processes])))
-
-
-def test_a_port_that_a_rank_cannot_listen_at_is_named(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        monkeypatch.setenv("MASTER_PORT", str(port))
-        said = f"MASTER_PORT is {port}; expected a port that no other process listens at"
-        with pytest.raises(ConfigError, match=said), trainer_settings.ending_together(started_by_it()):  # type: ignore[arg-type]
-            TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
 
 
 @each("error", [RuntimeError("x"), KeyboardInterrupt()])
