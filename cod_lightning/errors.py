@@ -159,12 +159,6 @@ class Stopped(SystemExit):
         """The run's last line: how to go on, where that is known."""
 
 
-def check_at_least(key: str, value: float | None, least: float, remedy: str) -> None:
-    """Raise `ConfigError` for a smaller value; NaN is one, null is none."""
-    if value is not None and not value >= least:
-        raise ConfigError(key, value, f"at least {least}", remedy)
-
-
 def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:
     """Raise `ConfigError` unless the value lies in [low, high]; NaN does not."""
     if not low <= value <= high:

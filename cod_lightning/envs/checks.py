@@ -8,12 +8,6 @@ from cod_lightning.errors import ConfigError
 _LARGEST_PACK = 10_000
 
 
-def check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
-    """Raise unless the whole number is one of low..high."""
-    if not low <= value <= high:
-        raise ConfigError(key, value, f"in {low}..{high}", remedy)
-
-
 def check_span(
     low_key: str, low: float, high_key: str, high: float, least: float, most: float, remedy: str, *, above: bool = False
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 
 from cod_lightning.envs.base import HiddenRules, Stepped, TextEnv
+from cod_lightning.envs.dataset.records import objects
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count
@@ -144,28 +145,11 @@ class GymnasiumWorld(TextEnv):
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
 
 
-def listed_tasks(path: list[dict[str, Any]] | str) -> list[dict[str, Any]]:
+def listed_tasks(tasks: list[dict[str, Any]] | str) -> list[dict[str, Any]]:
     """The tasks, or those of a file, one JSON object a line. Raises `ConfigError` with file and line."""
-    if not isinstance(path, str):
-        return path
-    if not Path(path).is_file():
-        raise ConfigError("data.env.tasks", path, "an existing JSON Lines file", "Correct the path.")
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")  # other ends of lines may stand within a text
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("data.env.tasks", path, f"a file of text in UTF-8 ({error})", "Write it again.") from error
-    found: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", f"Correct it: {error}.") from error
-        if not isinstance(record, dict):
-            raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", "Put it in braces.")
-        found.append(record)
-    return found
+    if not isinstance(tasks, str):
+        return tasks
+    return [task for task in objects(Path(tasks), "data.env.tasks") if task is not None]
 
 
 def _named(tasks: list[dict[str, Any]], key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from cod_lightning.envs.base import HiddenRules, TextEnv, beside
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -22,11 +23,8 @@ class NonStationary(WrappedWorld):
         change_at: Position of the first task under the new rule, from 1 on; null draws one in 1..N-1 for each pack.
     """
 
-    def __init__(self, world: TextEnv, change_at: int | None = None) -> None:
+    def __init__(self, world: TextEnv, change_at: Count | None = None) -> None:
         super().__init__(world)
-        if change_at is not None and change_at < 1:
-            expected = "at least 1: the first task has the first rule"
-            raise ConfigError("data.env.change_at", change_at, expected, "Use 2, or null.")
         self.change_at = change_at
         self.name = f"changing{'' if change_at is None else change_at}-{world.name}"
 

@@ -86,14 +86,8 @@ class ProcessWorld(WrappedWorld):
         cpu_s: Positive | None = 600.0,
     ) -> None:
         super().__init__(world)
-        if own_loop(world) is not None:
-            expected = "a world that makes steps, since its program runs in a process of its own already"
-            raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
-        if isinstance(innermost(world), AsyncWorld):
-            expected = "a world that makes steps here, since an asynchronous one holds up no other as it is"
-            raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
-        if world.traits.shows_images:
-            expected = "a world in text alone, since images are not carried between processes"
+        if own_loop(world) is not None or isinstance(innermost(world), AsyncWorld) or world.traits.shows_images:
+            expected = "a world in text alone that makes its steps in this process"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
         self.memory_gb, self.cpu_s = memory_gb, cpu_s
         self._limits = Limits(memory_bytes=None if memory_gb is None else int(memory_gb * 2**30), cpu_s=cpu_s)

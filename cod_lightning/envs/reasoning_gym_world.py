@@ -19,8 +19,9 @@ from cod_lightning.envs.base import TextEnv, Traits, Variants
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
 from cod_lightning.envs.reasoning_gym_grading import REFUSED
-from cod_lightning.errors import ConfigError, GradingFailed, check_at_least
+from cod_lightning.errors import ConfigError, GradingFailed
 from cod_lightning.extras import require
+from cod_lightning.ranges import Count
 from cod_lightning.sandbox.sandbox import Sandbox
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -70,11 +71,10 @@ class ReasoningGym(QuestionWorld):
         dataset: str = "arc_1d",
         group: str | None = None,
         levels: list[dict[str, Any]] | None = None,
-        num_questions: int = 1000,
+        num_questions: Count = 1000,
         **asked: Any,
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
-        check_at_least("data.env.num_questions", num_questions, 3, "1000 is the default.")
         self.dataset, self.num_questions = dataset, num_questions
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
         drawn = derive_seed(group or "", num_questions, *self._levels) % 2**24

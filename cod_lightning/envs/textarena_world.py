@@ -124,8 +124,6 @@ class TextArenaWorld(GymnasiumWorld):
         max_reward: float = 1.0,
     ) -> None:
         require("textarena", "data.env.game", game)
-        if num_seeds < 3:
-            raise ConfigError("data.env.num_seeds", num_seeds, "at least 3, one for each split", "1000 is the default.")
         played = TextArenaGame(game, settings)
         try:
             first, again = (played.reset(options={"seed": 1})[0] for _ in range(2))

@@ -117,7 +117,7 @@ def test_tasks_are_read_from_a_file(tmp_path):
         ("\udcff", "in UTF-8"),
         ("[1]", "a JSON object"),
         ("\n", "at least one task"),
-        (None, "an existing"),
+        (None, "No such file"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path, content, complaint):

@@ -19,8 +19,8 @@ from cod_lightning.envs.alchemy.graph import (
     way_to,
 )
 from cod_lightning.envs.base import OPENING, Unchanging
-from cod_lightning.envs.checks import check_in, check_span, check_unused
-from cod_lightning.errors import ConfigError
+from cod_lightning.envs.checks import check_span, check_unused
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
@@ -214,7 +214,7 @@ class AlchemyParameters(Unchanging):
         ):
             check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
-            check_in(f"data.env.{key}", value, 1, 5, "Leave it out for the default.")
+            check_between(f"data.env.{key}", value, 1, 5, "Leave it out for the default.")
         if not self.limited:
             multiplier = {"multiplier_min": self.multiplier_min, "multiplier_max": self.multiplier_max}
             check_unused(AlchemyParameters, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)

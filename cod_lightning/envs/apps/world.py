@@ -21,11 +21,11 @@ from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped, Tools, split_of_text
-from cod_lightning.envs.checks import check_in, check_unused
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.errors import ConfigError, did_you_mean, some_of
+from cod_lightning.errors import ConfigError, check_between, did_you_mean, some_of
 from cod_lightning.ranges import Count, Natural, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -333,7 +333,7 @@ class Apps(TaskWorld[AppsTask]):
             self._server.apps = self.site.apps
 
     def _check(self) -> None:
-        check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
+        check_between("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
         if self.compact:
             calls = {"actions": self.form, "quirks": self.quirks, "spare_calls": self.spare_calls}
             person = {"patience": self.patience, "question_cost": self.question_cost}

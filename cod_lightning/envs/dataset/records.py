@@ -30,8 +30,8 @@ def columns_of(path: str) -> list[str]:
     """Names of the columns of all files, in the order in which they first occur. Raises `ConfigError`."""
     found: dict[str, None] = {}
     for file in _files(Path(path)):
-        for names in _lines(file, None) if _suffix(file) in _LINES else (_names(file),):
-            found |= dict.fromkeys(names)
+        for names in objects(file) if _suffix(file) in _LINES else (_names(file),):
+            found |= dict.fromkeys(names or ())
     return [*found]
 
 
@@ -76,26 +76,32 @@ def _listed(file: Path, key: str, name: str | None = None) -> list[str]:
         raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
 
 
-def _lines(file: Path, columns: tuple[str, ...] | None) -> Iterator[dict[str, Any]]:
-    """A JSON object a line, of which these columns are kept (None: all); a blank line is empty, a byte order mark is left out."""
+def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """These columns of each line; a blank line is empty."""
+    for row in objects(file):
+        yield {} if row is None else {name: row[name] for name in columns if name in row} or {"": None}
+
+
+def objects(file: Path, key: str = _KEY) -> Iterator[dict[str, Any] | None]:
+    """A JSON object a line of the file, the value of `key`; None for a blank line. A byte order mark is left out."""
     try:
         content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
-        raise ConfigError(_KEY, file, f"a file that can be read ({error.strerror})", "Correct the path.") from error
+        raise ConfigError(key, file, f"a file that can be read ({error.strerror})", "Correct the path.") from error
     for number, raw in enumerate(content.split(b"\n"), start=1):
         if not raw.strip():
-            yield {}
+            yield None
             continue
         try:
             row = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             expected = f"a JSON object in UTF-8 ({error})"
             remedy = "Correct the line." if _suffix(file) != ".json" else "One object a line; a list is no JSON Lines."
-            raise ConfigError(_KEY, f"{file}:{number}", expected, remedy) from error
+            raise ConfigError(key, f"{file}:{number}", expected, remedy) from error
         if not isinstance(row, dict):
             expected = f"a JSON object, not a {type(row).__name__}"
-            raise ConfigError(_KEY, f"{file}:{number}", expected, "Put one object on each line.")
-        yield row if columns is None else {name: row[name] for name in columns if name in row} or {"": None}
+            raise ConfigError(key, f"{file}:{number}", expected, "Put one object on each line.")
+        yield row
 
 
 def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:

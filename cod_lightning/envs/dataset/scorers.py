@@ -12,7 +12,7 @@ from typing import Any
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade
-from cod_lightning.errors import check_at_least
+from cod_lightning.errors import check_between
 from cod_lightning.ranges import Positive, Share
 from cod_lightning.sandbox.sandbox import Sandbox
 
@@ -184,7 +184,7 @@ class CodeTests(AnswerScorer):
     blocking = True
 
     def __init__(self, time_s: Positive = 5.0, memory_mb: int = 512) -> None:
-        check_at_least("data.env.scorer.memory_mb", memory_mb, 64, "512 is the default.")
+        check_between("data.env.scorer.memory_mb", memory_mb, 64, math.inf, "512 is the default.")
         self.sandbox = Sandbox(time_s=time_s, memory_mb=memory_mb)
 
     def key_of(self, value: Any) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
-from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
+from cod_lightning.errors import check_between
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Role, Split, Task
 
@@ -146,9 +146,9 @@ class Doors(TaskWorld[DoorTask]):
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        check_in("data.env.num_doors", num_doors, 2, _MOST_DOORS, "16 is the default.")
-        check_in("data.env.glimpses", glimpses, 0, num_doors - 1, "0 is the default.")
-        check_in("data.env.max_turns", max_turns, 1, len(KEYS), "There are four keys; 2 is the default.")
+        check_between("data.env.num_doors", num_doors, 2, _MOST_DOORS, "16 is the default.")
+        check_between("data.env.glimpses", glimpses, 0, num_doors - 1, "0 is the default.")
+        check_between("data.env.max_turns", max_turns, 1, len(KEYS), "There are four keys; 2 is the default.")
         self.num_doors, self.glimpses, self.max_turns = num_doors, glimpses, max_turns
         self.protocol, self.teacher = protocol, teacher
         self.name = f"doors-{num_doors}" + (f"-{glimpses}" if glimpses else "")

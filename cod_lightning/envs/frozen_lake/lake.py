@@ -151,9 +151,6 @@ class LakeParameters(Unchanging):
             expected = f"1 to max_turns ({self.max_turns}), since longer maps cannot be solved"
             remedy = "Lower it, or raise data.env.max_turns."
             raise ConfigError("data.env.max_shortest_path", self.max_shortest_path, expected, remedy)
-        if self.names_place and self.protocol == "compact":
-            expected = "false with data.env.protocol=compact, whose words always show the player's cell"
-            raise ConfigError("data.env.names_place", True, expected, "Leave it out.")
         known = set(self.allowed) <= set(range(24))
         if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):
             expected = "different indices in 0..23, at least one"

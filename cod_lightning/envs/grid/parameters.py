@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.checks import check_in, check_span, check_unused
-from cod_lightning.errors import ConfigError
+from cod_lightning.envs.checks import check_span, check_unused
+from cod_lightning.errors import ConfigError, check_between
 
 MOST_SIDE = 16
 MOST_COMPACT_SIDE = 5
@@ -59,8 +59,8 @@ class GridParameters(Unchanging):
         low, high = self.scale_min, self.scale_max
         check_span("scale_min", low, "scale_max", high, 0.01, 10, "0.15 to 0.45 are the paper's.")
         check_span("rounds_min", self.rounds_min, "rounds_max", self.rounds_max, 1, 50, "3 to 5 are the paper's.")
-        check_in("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
-        check_in("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
+        check_between("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
+        check_between("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
         if self.lanes:
             scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
             check_unused(GridParameters, "with protocol=compact", hills=self.hills, **scales)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped, Unchanging, Variants, split_of_text
-from cod_lightning.envs.checks import check_in, check_unused
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
     MOST_HELD_OUT,
@@ -22,6 +22,7 @@ from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.rule import Fact, Goal, Rule, way
 from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
+from cod_lightning.errors import check_between
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -114,7 +115,7 @@ class Invented(TaskWorld[InventedTask]):
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
         held_out: int = MOST_HELD_OUT,
     ) -> None:
-        check_in("data.env.held_out", held_out, MOST_NAMES, MOST_HELD_OUT, f"Leave it out for {MOST_HELD_OUT}.")
+        check_between("data.env.held_out", held_out, MOST_NAMES, MOST_HELD_OUT, f"Leave it out for {MOST_HELD_OUT}.")
         if (protocol, words) == ("natural", "seen"):
             check_unused(Invented, "with words: seen and protocol: natural", held_out=held_out)
         self.teacher = teacher

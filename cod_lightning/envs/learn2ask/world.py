@@ -11,7 +11,7 @@ from typing import Any, Literal
 import gymnasium
 
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Unchanging
-from cod_lightning.envs.checks import check_in, check_unused
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
@@ -23,7 +23,7 @@ from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import BEST, Judged
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -180,7 +180,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
             ("num_conditions", 3, len(CONDITIONS)),
         ):
             value = getattr(self.clinics, name)
-            check_in(f"data.env.{name}", value, low, high, f"Choose one of {low} to {high}.")
+            check_between(f"data.env.{name}", value, low, high, f"Choose one of {low} to {high}.")
         if self.protocol == "compact":
             for name, value in {"data_path": data_path, "judge": judge and type(judge).__name__}.items():
                 if value is not None:

@@ -1,12 +1,13 @@
 """What a configuration of PDE Discovery consists of, checked at once."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.checks import check_in, check_span, check_unused
+from cod_lightning.envs.checks import check_span, check_unused
 from cod_lightning.envs.pde.library import eligible
-from cod_lightning.errors import ConfigError, check_at_least, check_between
+from cod_lightning.errors import ConfigError, check_between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +69,11 @@ class PDEParameters(Unchanging):
             has = f"a number of terms that {self.family} has; its reactions have {sizes}"
             raise ConfigError("data.env.max_terms", self.max_terms, has, "Use 2 for training, 3 for evaluation.")
         fewest = 4 if compact else 1
-        check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
+        check_between("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
         check_between("data.env.noise_level", self.noise_level, 0, 0.1, "0.002 is the reference's.")
-        check_at_least("data.env.kappa_threshold", self.kappa_threshold, 1, "100 is the reference's.")
-        check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
-        check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
+        check_between("data.env.kappa_threshold", self.kappa_threshold, 1, math.inf, "100 is the reference's.")
+        check_between("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
+        check_between("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
         if compact:
             unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
             check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)

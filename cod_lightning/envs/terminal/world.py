@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, split_of_text
-from cod_lightning.envs.checks import check_in, check_unused
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
@@ -23,7 +23,7 @@ from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quir
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, TYPES, TerminalTask, draw_task
 from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -222,5 +222,5 @@ class Terminal(TaskWorld[TerminalTask]):
         if self.protocol == "compact":
             check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
         most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
-        check_in("data.env.quirks", self.quirks, 0, most, "2 is the default.")
-        check_in("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")
+        check_between("data.env.quirks", self.quirks, 0, most, "2 is the default.")
+        check_between("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")

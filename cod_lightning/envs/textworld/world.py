@@ -7,14 +7,13 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits, Unchanging, split_of_text
-from cod_lightning.envs.checks import check_in
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
 from cod_lightning.envs.textworld.houses import HouseSpec
 from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
 from cod_lightning.envs.textworld.wording import CompactHouse, HouseView, NaturalHouse
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.extras import require
 from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
@@ -108,12 +107,12 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         require("textworld", "data.env", type(self).__name__)
-        check_in(
+        check_between(
             "data.env.num_rooms", num_rooms, 2, 5 if layout == "hub" else 12, "5 is the default; a hub has at most 5."
         )
-        check_in("data.env.num_things", num_things, 2, 10, "5 is the default.")
-        check_in("data.env.num_holders", num_holders, 0, 10, "4 is the default.")
-        check_in("data.env.min_commands", min_commands, 1, max_turns, "2 is the default; a task has max_turns.")
+        check_between("data.env.num_things", num_things, 2, 10, "5 is the default.")
+        check_between("data.env.num_holders", num_holders, 0, 10, "4 is the default.")
+        check_between("data.env.min_commands", min_commands, 1, max_turns, "2 is the default; a task has max_turns.")
         if protocol == "compact" and (layout != "hub" or doors == "locked"):
             key, value = ("layout", layout) if layout != "hub" else ("doors", doors)
             expected = "what the words of data.env.protocol=compact can say: a hub, without locks"
