@@ -55,7 +55,6 @@ FILES = {
     "own_default.yaml": "defaults: [own_default, _self_]\n",
     "twice.yaml": "model:\n  lr: 1.0e-3\n  lr: 2.0e-3\n",
     "holds_itself.yaml": "a: &x [*x]\n",
-    "tabs.yaml": "data:\n\tgroup_size: 3\n",
     "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
     "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
@@ -67,7 +66,6 @@ QUICK = """
 --confg
 context
 context revert 1 ## 1 | context revert --help
-context log
 context log --state nowhere
 context revert --state nowhere --version 1 ## --state | nowhere
 context forget --state ada ## forget | revert
@@ -76,7 +74,6 @@ play --env levrs ## --env | levrs | Did you mean levers?
 play --env levers --num_tasks 0
 play --env levers --policy random --num_tasks 1000000000
 play --env levers --policy robot
-play --env levers --index x
 play --ckpt_path nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
@@ -102,11 +99,8 @@ play --env.max_turns 3
 play --env raises.World ## raises.py:1 | no database
 check --env nowhere.World ## nowhere.World
 play --env half.Half ## half.Half | is abstract
-check levers
-check --env half.Half
 check --env half.py ## half.py | my_file.MyWorld
 worlds --env levers
-sweep credit=EpisodeCredit,TaskCredit
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
 sweep --config smoke model.lrr=1,2 --print_jobs ## --model.lrr=1
 sweep --config smoke model.lr=interval(0,1) --print_jobs ## model.lr=interval(0,1) | does not support sweep type
@@ -119,8 +113,6 @@ check --env os.path
 sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir=a | trainer.default_root_dir=b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
-sweep --config smoke method=[grpo,rec] --print_jobs ## method | [grpo,rec] | method=grpo,rec
-worlds --x
 sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | method=sdpo
 sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
 sweep --config smoke --config quickstart credit=TaskCredit,EpisodeCredit --print_jobs ## --config | quickstart
@@ -138,10 +130,6 @@ fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you me
 fit --config smoke --seed_everythin 2 ## --seed_everythin | Did you mean seed_everything?
 fit --config smoke loss=Gspo ## model.loss | Gspo | Did you mean GSPO?
 fit --config smoke env='' ## env | empty
-check --env levers --env.max_turns 0
-check --env frozen_lake_easy --env.length_penalty 2
-check --env alchemy_easy --env.materials few
-check --env apps --env.split_by [day]
 check --env levers --env.teacher.follow 7
 check --env dataset --env.path no_prompt.jsonl ## 'prompt', the column of data.env.prompt; the file has ask, answer
 check --env dataset --env.path no_group.jsonl ## or name another column (null: there are no groups).
@@ -171,7 +159,6 @@ fit --help env ## --help | env | Did you mean data.env?
 fit --model.loss.help Nowhere ## model.loss | Nowhere | fit --help
 SMOKE --model.lrr 3
 SMOKE model.lr
-SMOKE --data.pack_size 1
 SMOKE --data.pack_size 1000000
 SMOKE --data.group_size 1
 SMOKE --data.packs_per_rollout 5 --data.updates_per_rollout 4
@@ -184,7 +171,6 @@ SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_dom
 SMOKE --data.suites [broken.yaml] ## data.suites | broken.yaml
 SMOKE --data.suites [list.yaml] ## list.yaml | one suite or a list
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
-SMOKE --overwrite perhaps
 SMOKE --env levrs
 SMOKE --data.env broken.yaml ## --data.env is broken.yaml
 SMOKE env=raises.World ## raises.py:1 | no database
@@ -205,7 +191,6 @@ SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.accelerator cuda
 SMOKE --trainer.accelerator gpu ## gpu backend
 SMOKE --trainer.precision 7
-SMOKE --trainer.accumulate_grad_batches 2
 SMOKE --trainer.gradient_clip_val 1
 SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path nowhere.ckpt
@@ -217,7 +202,6 @@ fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it 
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
-SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path ./folder ## ./folder | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
 SMOKE --data.rewards.judge JudgeReward ## data.rewards | rubric
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## env | path
@@ -231,30 +215,23 @@ test --ckpt_path [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
 export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
 export --out x ## --config | missing
-export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
 deploy ## --config | missing
 deploy --config smoke ## state | required
 deploy --config smoke --warm_start null --state afile
 deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
 SMOKE --trainer.max_steps -5
-SMOKE --trainer.limit_test_batches 2
 test --config smoke --warm_start null --trainer.limit_test_batches 0.5
 SMOKE --trainer.val_check_interval 0
-SMOKE --trainer.check_val_every_n_epoch 0
 SMOKE --trainer.logger x
-SMOKE --trainer.callbacks x
 SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
-SMOKE --trainer.overfit_batches 1
 SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
 SMOKE --torch_threads 100000
 SMOKE --data.suites {
 SMOKE --data.env null ## data.env
 SMOKE --data.seed 3 ## data.seed | seed_everything
-SMOKE --data.min_groups 3
 SMOKE --model.terms [x]
-SMOKE --model.credit nowhere.Credit
 SMOKE --model.betas 0.9,0.95 ## model.betas | 0.9,0.95
 SMOKE --model.trained_kinds solve,update ## model.trained_kinds | solve,update
 SMOKE source=Growth --data.source.num_tasks 2,4 ## num_tasks | 2,4
@@ -275,7 +252,6 @@ fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 test --config smoke --warm_start null --data.suites [in_domain
 export --config smoke --out x ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
-DEPLOY --num_taks 3
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config list_suites.yaml ## data.suites | {'name': 'a'}
 SMOKE --config list_policy.yaml ## model.policy | [1, 2]
@@ -290,7 +266,6 @@ LAUNCH strategy=fsdp2 --model.optimizer adamw_8bit
 SMOKE --config text_default.yaml
 SMOKE --config twice.yaml ## twice.yaml | lr | twice
 SMOKE --config holds_itself.yaml
-SMOKE --config tabs.yaml
 SMOKE --config nowhere_value.yaml ## nowhere.at.all
 SMOKE --config two_documents.yaml
 SMOKE hydra.run.dir=x ## hydra.run.dir=x
@@ -311,7 +286,6 @@ SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
 SMOKE --ckpt_path ''
 fit --config smoke quickstart ## quickstart
 fit --config suite/in_domain ## name
-fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --data.suites in_domain longer_packs ## longer_packs
 fit --config smoke context=notebook_compact ## data.max_new_tokens | 8 | Set it to 17
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
@@ -323,36 +297,25 @@ SMOKE --lr 3 ## --lr | Did you mean model.lr?
 SMOKE max_epochs=3 ## --max_epochs | Did you mean trainer.max_epochs?
 SMOKE --model gpt2 ## model
 SMOKE --model.path Qwen/Qwen3-0.6B ## --model.path
-SMOKE --batch_size 3
-SMOKE --trainer.max_time 60
 SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 test --ckpt_path damaged.ckpt ## --config
 plan --config smoke --gpu_gb 24 ## model.policy | TinyPolicy | a policy from a folder or the hub
-evolve --config smoke --warm_start null --out x --round_packs 0 ## round_packs
-deploy --config smoke --state ada --sampling_temperature -1 ## sampling_temperature
 deploy --config smoke --state ada --num_tasks -1 ## num_tasks
-launch --config smoke --nodes 0 ## nodes
 export --config smoke --warm_start null --ckpt_path nowhere.ckpt --out x ## ckpt_path | nowhere.ckpt
 serve --config smoke ## data.engine is TransformersEngine
 serve --config smoke engine=VLLMServerEngine ## VLLM_API_KEY | export VLLM_API_KEY=
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## out | required
-SMOKE --trainer.barebones true ## trainer.barebones | True
 SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False | keep_checkpoints
-SMOKE --trainer.max_epochs 0
 SMOKE --trainer.max_steps 0
-SMOKE --trainer.limit_train_batches 0
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
 play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
-test --config smoke --warm_start null --trainer.limit_test_batches 0
 validate --config smoke --warm_start null --trainer.limit_val_batches 0
-fit --config smoke --warm_start '' ## warm_start
 sweep --config smoke model.lr=abc,def ## model.lr | abc
-sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 SMOKE --data.updates_per_rollout 5 ## data.packs_per_rollout | 32 | a multiple of 5
 SMOKE --ckpt_path best
 SMOKE --ckpt_path . ## .metadata
@@ -363,22 +326,17 @@ fit --config quickstart --data.env.max_shortest_path 9 ## data.env.max_shortest_
 SIGNALS = """
 fit --config smoke engine=VLLMServerEngine --trainer.devices 2 --data.engine.local.devices ["3"] ## local.devices | 2 entries
 WARM source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
-WARM source=Revisits --data.source.init_args.by luck
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms | beta | 1.0
 WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
-WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
 WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
 WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SEES_MORE"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
-WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
 WARM KL_TO_TEACHER {"teacher":{PATH:"SERVED.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
-WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards | share | 1.0
 WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
 WARM --data.rewards.pairs NoisyPairwiseJudge --data.rewards.pairs.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
 WARM --data.rewards.pairs NoisyPairwiseJudge program=Anchored ## data.rewards.pairs | NoisyPairwiseJudge | data.program=Anchored
 WARM PAIRWISE.rubric rubric.txt ## data.rewards.PairwiseJudge.rubric | rubric.txt
 WARM PAIRWISE.rubric list.yaml ## data.rewards.PairwiseJudge.model
 WARM PAIRWISE.rubric list.yaml --data.rewards.pairs.model m ## PairwiseJudge.base_url
-WARM PAIRWISE.rubric a --data.rewards.pairs.max_retries -1 ## max_retries | -1
 WARM --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## data.rewards.JudgeReward.rubric | rubric.txt
 WARM --data.frozen.kind both ## data.frozen | both
 WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
@@ -391,7 +349,6 @@ WARM program=ProposeAndSolve --data.program.solves 2 env=alchemy_compact ## data
 WARM program=ProposeAndSolve --data.rewards.use EntryUse ## data.rewards.use | EntryUse | ProposeAndSolve
 WARM method=nft replay=SignalReplay ## data.replay | SignalReplay | model.loss
 WARM --data.program Anchored baseline=Accepted ## data.program | Anchored | baseline=Accepted
-WARM --data.max_staleness 3 --data.resample_packs 2 ## data.max_staleness | 3 | resample_packs
 """
 """Of teachers, replay, curricula, judges, roles and rollouts ahead, each in a training that would begin with a warm start."""
 _SHORT = {
@@ -407,11 +364,9 @@ _SHORT = {
     "SEES_MORE": "cod_lightning.methods.privileged.PrivilegedScorer",
     "PAIRWISE": "--data.rewards.pairs PairwiseJudge --data.rewards.pairs",
     "LEARNED": "cod_lightning.methods.learned_reward",
-    "REWARDS": "cod_lightning.rewards",
     "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
     "TWO_OF": "test --config smoke --warm_start null --ckpt_path",
     "TOO_LONG": "a" * 5_000,
-    "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 8, 160
 

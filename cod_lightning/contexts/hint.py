@@ -62,7 +62,7 @@ class HintContext(WordedContext):
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
-        super().__init__(protocol, WORDINGS, penalty, response_limit)
+        super().__init__(penalty, response_limit)
         self.wording = WORDINGS[protocol]
         self.on_failure = on_failure
 

@@ -142,18 +142,14 @@ class RecordScripted(WordedScripted[R]):
 
 
 class RecordContext(WordedContext):
-    """A mechanism without update episodes, whose state is made of records.
-
-    Raises:
-        ConfigError: For a protocol that there is none of.
-    """
+    """A mechanism without update episodes, whose state is made of records."""
 
     companions = (RecordScripted, *WordedContext.companions)
 
     updates = False
 
     def __init__(self, protocol: str) -> None:
-        super().__init__(protocol, WORDINGS)
+        super().__init__()
         self.wording = WORDINGS[protocol]
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:

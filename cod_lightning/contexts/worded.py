@@ -1,11 +1,10 @@
 """What mechanisms share that speak with a policy in one of two wordings: for language models, or for tiny policies."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted, TokenView, Words
-from cod_lightning.errors import ConfigError
 from cod_lightning.hostile_text import hidden_letter
 from cod_lightning.types import Message, Role
 
@@ -51,11 +50,7 @@ class WordedContext(ContextMechanism):
     wording: Any
     """`natural` or `compact`, as `protocol` says."""
 
-    def __init__(
-        self, protocol: str, wordings: Collection[str], penalty: float = 0.0, response_limit: int | None = None
-    ) -> None:
-        if protocol not in wordings:
-            raise ConfigError("data.context.protocol", protocol, " or ".join(wordings), "Use natural for real models.")
+    def __init__(self, penalty: float = 0.0, response_limit: int | None = None) -> None:
         self.penalty, self.response_limit = penalty, response_limit
 
 

@@ -124,7 +124,7 @@ class ConstantStateContext(WordedContext):
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
-        super().__init__(protocol, STATE_WORDINGS, penalty, response_limit)
+        super().__init__(penalty, response_limit)
         self.wording, self.budget = STATE_WORDINGS[protocol](budget, response_limit), budget
 
     def text(self, state: ConstantState) -> str:

@@ -101,7 +101,7 @@ class NotebookContext(WordedContext):
         response_limit: Count | None = 1000,
         provenance: bool = False,
     ) -> None:
-        super().__init__(protocol, WORDINGS, penalty, response_limit)
+        super().__init__(penalty, response_limit)
         self.provenance = Provenance(provenance, protocol)
         self.wording = WORDINGS[protocol](max_entries, response_limit)
         self.budget, self.max_entries, self.corrections = budget, max_entries, corrections

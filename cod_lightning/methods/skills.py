@@ -99,7 +99,7 @@ class SkillsContext(WordedContext):
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
-        super().__init__(protocol, WORDINGS, penalty, response_limit)
+        super().__init__(penalty, response_limit)
         self.wording = WORDINGS[protocol](max_skills, response_limit)
         self.max_skills, self.budget, self.trial, self.least_worth = max_skills, budget, trial, least_worth
 

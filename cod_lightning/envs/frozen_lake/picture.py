@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.base import SteppedInParts, Traits
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import QuotingDials
+from cod_lightning.envs.frozen_lake.lake import LakeParameters
 from cod_lightning.envs.frozen_lake.wording import drawn
 from cod_lightning.envs.frozen_lake.world import FrozenLakeObscure
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import Image, Observation, Text, text_of
 
 _CELL = 16
@@ -31,9 +32,7 @@ class PicturedLake(WrappedWorld):
 
     def __init__(self, teacher: QuotingDials = QuotingDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         lake = FrozenLakeObscure(teacher, **parameters)
-        if (protocol := lake.parameters.protocol) != "natural":
-            remedy = "Leave it out, or choose FrozenLakeObscure."
-            raise ConfigError("data.env.protocol", protocol, "natural, since single words have no picture", remedy)
+        check_unused(LakeParameters, "in pictures", protocol=lake.parameters.protocol)
         super().__init__(lake)
 
     @property

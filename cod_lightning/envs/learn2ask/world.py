@@ -182,12 +182,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
             value = getattr(self.clinics, name)
             check_between(f"data.env.{name}", value, low, high, f"Choose one of {low} to {high}.")
         if self.protocol == "compact":
-            for name, value in {"data_path": data_path, "judge": judge and type(judge).__name__}.items():
-                if value is not None:
-                    expected = "null with the compact protocol, whose vocabulary is closed"
-                    raise ConfigError(f"data.env.{name}", value, expected, "Set data.env.protocol to natural.")
-            if self.form == "raw":
-                raise ConfigError("data.env.form", "raw", "tagged with the compact protocol", "Leave it out.")
+            named = judge and type(judge).__name__
+            check_unused(Learn2Ask, "with protocol=compact", data_path=data_path, judge=named, form=self.form)
 
 
 class _SharedSpace(Unchanging, gymnasium.spaces.Text):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import (
@@ -24,7 +25,6 @@ from cod_lightning.envs.levers.wording import (
 )
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Pack, Split, Task
@@ -120,9 +120,8 @@ class Levers(TaskWorld[LeverTask]):
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         labels: Literal["fixed", "random", "unseen"] = "fixed",
     ) -> None:
-        if labels != "fixed" and protocol == "compact":
-            expected = "fixed with data.env.protocol=compact, whose words are fixed"
-            raise ConfigError("data.env.labels", labels, expected, "Leave it out, or use data.env.protocol=natural.")
+        if protocol == "compact":
+            check_unused(Levers, "with protocol=compact", labels=labels)
         self.max_turns, self.length_penalty, self.teacher = max_turns, length_penalty, teacher
         self.protocol, self.labels = protocol, labels
         self.name = {"fixed": "levers-4", "random": "levers-4-labels", "unseen": "levers-4-unseen"}[labels]
