@@ -104,14 +104,6 @@ def check_names(suites: Sequence[str]) -> None:
         raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
 
 
-def check_stops(stop_strings: Sequence[str], chat: Chat) -> None:
-    """What ends a turn can be written by the policy."""
-    for text in stop_strings:
-        if not text or chat.unknown_word(text):
-            expected = "texts that the policy can write, none of them empty"
-            raise ConfigError("data.stop_strings", repr(text), expected, "Leave it out.")
-
-
 def unplayable(part: TextEnv | ContextMechanism, expected: str) -> ConfigError:
     """The refusal of an environment or a context mechanism that raises before anything is trained."""
     name = "env" if isinstance(part, TextEnv) else "context"

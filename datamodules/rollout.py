@@ -20,7 +20,6 @@ from cod_lightning.datamodules.checks import (
     check_prompts,
     check_siblings,
     check_staleness,
-    check_stops,
     check_trainable,
     check_window,
     drawn_pack,
@@ -146,7 +145,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.stop_strings = tuple(stop_strings or ())
+        self.stop_strings = tuple(filter(None, stop_strings or ()))
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
@@ -225,7 +224,6 @@ class RolloutDataModule(ItemDataModule):
             tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
-            check_stops(self.stop_strings, chat)
             with self.runner.phase("sampling the first pack"):
                 first = drawn_pack(self.env, self.pack_size, self.seed)
                 check_ids(self.env, first, self.seed)

@@ -40,13 +40,6 @@ def test_the_guides_lines_train_without_the_command_line(tmp_path, monkeypatch, 
     assert (tmp_path / "policies" / "levers" / "config.json").is_file()
 
 
-def test_a_name_that_would_have_meant_another_is_refused():
-    with pytest.raises(ConfigError, match=r"^model\.optimizer is sgd"):
-        GRPOModule(POLICY, optimizer="sgd")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match=r"^model\.scale is std"):
-        GRPOModule(POLICY, scale="std")  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader`")
 def test_parts_that_do_not_go_together_are_refused_in_a_line(tmp_path):
     data = RolloutDataModule(*PARTS, ENGINE)

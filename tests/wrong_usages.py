@@ -250,7 +250,7 @@ fit --config unknown_tag.yaml
 fit --config duplicate.yaml ## model.policy.hidden_size | 3
 fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 test --config smoke --warm_start null --data.suites [in_domain
-export --config smoke --out x ## --ckpt_path | missing
+export --config smoke --out x ## ckpt_path | required
 deploy --config nowhere --state ada ## --config | nowhere
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config list_suites.yaml ## data.suites | {'name': 'a'}

@@ -32,6 +32,7 @@ _LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
 _OPTIONS: Options = OF_A_RUN | {
+    "ckpt_path": (str, ..., "Checkpoint."),
     "out": (str, ..., "Folder to write, which is new or empty."),
     "adapter": (bool, False, "Write the adapter alone, in peft's form."),
 }
@@ -41,8 +42,6 @@ def run(argv: Sequence[str]) -> int:
     """Load, write into a folder beside, put that in place."""
     cli = built("export", _OPTIONS, argv)
     options, out = cli.config, Path(cli.config.out).resolve()
-    if options.ckpt_path is None:
-        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
     if options.adapter and not isinstance(cli.model.policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):

@@ -75,8 +75,6 @@ class GymnasiumWorld(TextEnv):
         sum_rewards: bool = False,
         world_name: str | None = None,
     ) -> None:
-        if not min_reward < max_reward:
-            raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         for kind in ("observation_space", "action_space"):
             if not isinstance(space := getattr(env, kind, None), gymnasium.spaces.Text):
                 remedy = "Wrap the environment in text."

@@ -11,27 +11,12 @@ from cod_lightning.envs.facts import UNKNOWN, FactTable, known_facts, noisy_fact
 from cod_lightning.envs.frozen_lake.policies import LakePlay
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import Teacher
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 from tests.cases import each
 
 TABLES = (CompactLake.facts, NaturalLake.facts, CompactLake(names_effects=False).facts)
 SOME_FACTS = st.dictionaries(st.integers(1, 4), st.sampled_from(CompactLake.facts.values))
 TRUTH = dict(enumerate(("up", "down", "left", "right"), start=1))
-
-
-@each(
-    ("table", "fact"),
-    [
-        ({"values": ("milk", "iced-tea"), "names": ("1", "2"), "compact": True}, "2=iced-tea"),
-        ({"values": ("milk", "tea"), "names": ("a", "b"), "compact": True}, "a=milk"),
-        ({"values": ("milk", "tea"), "names": ("a", "b"), "compact": False, "verb": " hides"}, "a=milk"),
-        ({"values": ("milk", "tea", "soup"), "names": ("1", "2"), "compact": True}, "no two share one"),
-    ],
-)
-def test_a_table_whose_facts_could_not_be_read_back_is_refused(table, fact):
-    with pytest.raises(ConfigError, match=fact):
-        FactTable("Button", **table)
 
 
 def test_a_context_names_all_codes_in_order():

@@ -129,8 +129,6 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, content, complaint):
 
 
 def test_impossible_parameters_are_refused():
-    with pytest.raises(ConfigError, match="max_reward"):
-        _world(max_reward=0.0)
     with pytest.raises(ConfigError, match="group_key 'continent'"):
         _world(group_key="continent")
     with pytest.raises(ConfigError, match="a Text observation_space"):

@@ -5,10 +5,8 @@ import random
 
 import pytest
 
-from cod_lightning.datamodules.checks import check_stops
 from cod_lightning.engines.base import Request, TurnEnd, cut
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.types import Message, Role, StopReason
@@ -85,9 +83,3 @@ def test_turns_that_end_at_strings_have_the_log_probs_of_the_model_and_no_drift(
         engine, num_siblings=2, num_tasks=2, chat=chat, window=2000, max_new_tokens=12, stop_strings=("e", "a")
     )
     see_exact(groups, model, 1e-4)
-
-
-def test_what_cannot_end_a_turn_is_refused_by_key(chat):
-    with pytest.raises(ConfigError, match=r"data\.stop_strings is ''"):
-        check_stops(("",), chat)
-    check_stops(("</answer>",), chat)

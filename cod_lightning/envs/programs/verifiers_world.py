@@ -93,8 +93,6 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     ) -> None:
         if shutil.which(python) is None:
             raise ConfigError("data.env.python", python, "a Python that can be run", "Name one that has verifiers.")
-        if not min_reward < max_reward:
-            raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
         self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
