@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
+from jsonargparse._common import ImportDenied
 
 from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line
-from cod_lightning.trusted import ADD_TRUST, is_trusted
+from cod_lightning.trusted import ADD_TRUST
 
 Options = dict[str, tuple[Any, Any, str]]
 """Key -> its type (None: a flag), default (...: there is none), and help."""
@@ -46,7 +47,7 @@ class OneLine(ArgumentParser):
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
-        trust = "" if is_trusted() else f"{ADD_TRUST} "
+        trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in _causes(ex)) else ""
         self.exit(
             2, f"{self.prog}: error: {said} ({_nearest(self, message, ex)}{trust}{self.prog} --help lists all keys)\n"
         )
