@@ -9,11 +9,9 @@ from pprint import pformat
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from cod_lightning.evaluation.view import with_interval
-from cod_lightning.markdown import escaped, fenced
 from cod_lightning.reports.suites import STALE, read_suites
+from cod_lightning.reports.templates import rendered
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")
@@ -55,20 +53,6 @@ class Facts:
 
 def render(facts: Facts) -> str:
     """The card as Markdown with the hub's YAML header; every text of models, worlds and configs is escaped or fenced."""
-    environment = Environment(
-        loader=PackageLoader("cod_lightning.reports", "card"),
-        autoescape=False,  # it is Markdown: what is foreign passes the filters below
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "escaped": lambda value: escaped(str(value)),
-        "fenced": fenced,
-        "bool": bool,
-        "cell": lambda success, ci95: with_interval(success, ci95, ".2f"),
-    }
     stale, of = "", f" of run {facts.run}" if facts.run else ""
     if facts.evaluated is not None and facts.evaluated < facts.written:
         stale = STALE.format("the checkpoint")
@@ -82,7 +66,8 @@ def render(facts: Facts) -> str:
         "window": f"{facts.window:,} tokens, prompt and response together",
     }
     suites, notes = ({}, []) if facts.evaluation is None else read_suites(facts.evaluation.parent)
-    return environment.get_template("README.md.j2").render(
+    return rendered(
+        "card.md.j2",
         facts=facts,
         header=yaml.safe_dump(_header(facts), sort_keys=False, allow_unicode=False).strip(),
         what=what.items(),

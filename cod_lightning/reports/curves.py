@@ -4,16 +4,16 @@ import csv
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cod_lightning.evaluation.view import shown_positions
+from cod_lightning.reports.charts import Line
 from cod_lightning.reports.records import number
 from cod_lightning.reports.suites import UNREADABLE, read_evaluation, run_names
 
-_MOST_POINTS = 400
+_MOST_POINTS = 250
+_MOST_STEPS = 1e15
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
@@ -61,17 +61,7 @@ _TITLES = {
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One line."""
-
-    label: str
-    """What tells it from the other lines of its panel; empty where it is the only one."""
-    x: list[int]
-    y: list[float]
-
-
-Panels = dict[str, list[Series]]
+Panels = dict[str, list[Line]]
 """Title -> lines."""
 
 
@@ -80,9 +70,18 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     path = folder / "metrics.csv"
     if not path.is_file():  # a pipe would be waited for
         return {}, ["There is no metrics.csv, so training curves are missing."]
-    facts = path.stat()
-    points, skipped, error = _read(path, facts.st_size, facts.st_mtime_ns)
-    notes = [f"metrics.csv was read in part only ({error})."] if error else []
+    points, skipped, notes = dict[str, dict[int, float]](), 0, list[str]()
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
+            for row in csv.DictReader(line.replace("\0", "") for line in file if line.endswith("\n")):
+                if (step := _float(row.get("step"))) is None or abs(step) > _MOST_STEPS:
+                    skipped += 1
+                    continue
+                for column, text in row.items():
+                    if column and (value := _float(text)) is not None:
+                        points.setdefault(column, {})[int(step)] = value
+    except (OSError, csv.Error) as error:
+        notes.append(f"metrics.csv was read in part only ({error}).")
     if skipped:
         notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
     if not points:
@@ -90,32 +89,14 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     return points, notes
 
 
-@lru_cache(maxsize=8)
-def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, float]], int, str]:
-    """Numbers of the file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
-    points, skipped = dict[str, dict[int, float]](), 0
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.DictReader(line.replace("\0", "") for line in file if line.endswith("\n")):
-                if (step := _float(row.get("step"))) is None:
-                    skipped += 1
-                    continue
-                for column, text in row.items():
-                    if column and (value := _float(text)) is not None:
-                        points.setdefault(column, {})[int(step)] = value
-    except (OSError, csv.Error) as error:
-        return points, skipped, str(error)
-    return points, skipped, ""
-
-
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     """The panels of a run, and notes for the reader."""
     points, notes = read_metrics(folder)
-    found: dict[str, list[Series]] = {}
+    found: dict[str, list[Line]] = {}
     for column in sorted((one for one in points if not _HIDDEN.fullmatch(one)), key=_natural):
         panel, label = _placed(column)
         x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
-        found.setdefault(panel, []).append(Series(label, list(x), list(y)))
+        found.setdefault(panel, []).append(Line(label=label, x=list(x), y=list(y)))
     order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
     return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
 
@@ -128,7 +109,7 @@ def read_checkpoint_curves(folder: Path) -> Panels:
     points: dict[str, dict[tuple[Path, int], dict[int, float]]] = {}
     try:
         for at, suites in read_evaluation(folder)[1].items():
-            run, updates = Path(at).parent.parent, re.search(r"update-(\d+)\.ckpt$", at)
+            run, updates = Path(at).parent.parent, re.search(r"update-(\d{1,15})\.ckpt$", at)
             for name, record in suites.items() if updates else ():
                 for place in shown_positions(len(record["positions"])):
                     if (reward := record["positions"][place]["reward"]) is not None and math.isfinite(reward):
@@ -140,7 +121,7 @@ def read_checkpoint_curves(folder: Path) -> Panels:
     of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}
     return {
         f"{name}: reward over checkpoints": [
-            Series(f"position {place}{of[run]}", *map(list, zip(*sorted(line.items()), strict=True)))
+            Line(label=f"position {place}{of[run]}", x=sorted(line), y=[line[at] for at in sorted(line)])
             for (run, place), line in lines.items()
         ]
         for name, lines in points.items()
@@ -148,7 +129,7 @@ def read_checkpoint_curves(folder: Path) -> Panels:
     }
 
 
-def _some(lines: list[Series]) -> list[Series]:
+def _some(lines: list[Line]) -> list[Line]:
     """All lines of a panel; of the positions of a long pack those that tables show, since hundreds hide each other."""
     by_position = lines[0].label.startswith("position ")
     return [lines[place] for place in shown_positions(len(lines))] if by_position else lines

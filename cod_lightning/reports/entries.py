@@ -4,6 +4,7 @@ The difference (`context diff` prints it, the report draws it) knows texts alone
 mechanism knows an entry by.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,8 +17,8 @@ _SAME_FIRST_WORD = 0.5
 _LEAST_SIMILARITY = 0.5
 """Below it an entry is removed and another one added."""
 _MOST_PAIRS = 40_000
-"""Pairs of entries that are compared between the first and the last that differ; of more, all there are removed and added, since
-comparing may take their number to the power of 1.5."""
+"""Pairs of entries (of two entries, of words) that are compared between the first and the last that differ; of more, all there are
+removed and added, since comparing may take their number to the power of 1.5."""
 
 
 class ChangeKind(StrEnum):
@@ -38,6 +39,25 @@ class EntryChange:
     """Empty for an added entry."""
     after: str
     """Empty for a removed entry."""
+
+    @property
+    def pieces(self) -> Iterator[tuple[str, str]]:
+        """The words of both: kept ones as ("", words), others as ("del", words) and ("ins", words)."""
+        if self.kind is ChangeKind.KEPT:
+            yield "", self.after
+            return
+        old, new = (re.findall(r"\S+\s*", text) for text in (self.before, self.after))
+        first, last = (word.strip() for word in old), [word.strip() for word in new]
+        alike = len(old) * len(new) <= _MOST_PAIRS
+        matcher = SequenceMatcher(None, list(first), last, autojunk=False)
+        for tag, i, j, k, m in matcher.get_opcodes() if alike else [("replace", 0, len(old), 0, len(new))]:
+            if tag == "equal":
+                yield "", "".join(new[k:m])
+                continue
+            while i < j and k < m and old[i][:2] == new[k][:2]:  # such as 1=? and 1=up, a fact and its change
+                yield from (("del", old[i]), ("ins", new[k]))
+                i, k = i + 1, k + 1
+            yield from ((kind, "".join(words)) for kind, words in (("del", old[i:j]), ("ins", new[k:m])) if words)
 
 
 def entry_changes(before: str, after: str) -> list[EntryChange]:

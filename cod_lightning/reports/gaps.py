@@ -1,9 +1,7 @@
-"""What the update that trained on an episode had: its advantage, and how far the policy's log-probs were from the sampler's."""
+"""What the update that trained on an episode had: its advantage, and the policy's log-probs."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from cod_lightning.errors import DataError
@@ -13,30 +11,15 @@ from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeGaps:
-    """Of the tokens of one episode, all turns in a row."""
-
-    gaps: list[float]
-    """Policy minus sampler, nats; above 0 where the token has become likelier."""
-    updates: int
-    """Optimizer updates that had moved the policy since it sampled them."""
-    advantage: float
-
-
-Gaps = list[list[EpisodeGaps | None]]
-"""[K][E] of a group; None where no update trained on the episode, or its line is missing."""
-
-
 @dataclass(slots=True)
 class LogprobFile:
     """The `train_logprobs*.jsonl` beside a file of training lifecycles; only where its lines begin is kept in memory."""
 
     path: Path
     left_out: Counter[str] = field(default_factory=Counter)
-    """Lines that were not read, by reason; complete once all groups were asked for."""
-    _places: dict[tuple[int, str], list[int]] = field(default_factory=dict)
-    """Step and pack -> offsets in the file."""
+    """Lines that were not read, by reason; complete once all episodes were asked for."""
+    _places: dict[tuple[int, str, int, int], int] = field(default_factory=dict)
+    """Step, pack, sibling and episode -> offset in the file; the later line of an episode counts."""
 
     @classmethod
     def beside(cls, lifecycles: Path) -> "LogprobFile":
@@ -46,23 +29,19 @@ class LogprobFile:
             made._index()
         return made
 
-    def of(self, played: PlayedGroup) -> Gaps:
-        """Gaps of the group's episodes."""
-        found = {(one.sibling, one.episode): one for one in self._records(played)}
-        return [
-            [self._gaps(episode, found.get((life.sibling, e))) for e, episode in enumerate(life.episodes)]
-            for life in played.group.lifecycles
-        ]
-
-    def _gaps(self, episode: Episode, record: PolicyLogprobs | None) -> EpisodeGaps | None:
-        if record is None:
+    def of(self, played: PlayedGroup, sibling: int, index: int, episode: Episode) -> PolicyLogprobs | None:
+        """Of that episode; None where no update trained on it, or its line is missing."""
+        place = self._places.get((played.step, played.group.pack.id, sibling, index))
+        if place is None:
             return None
-        behaviour = list(chain.from_iterable(turn.behaviour_logprobs for turn in episode.turns))
-        if record.digest != action_digest(episode) or len(behaviour) != len(record.logprobs):
+        with self.path.open("rb") as file:
+            file.seek(place)
+            record = policy_logprobs.load(file.readline())
+        sampled = sum(len(turn.behaviour_logprobs) for turn in episode.turns)
+        if record.digest != action_digest(episode) or sampled != len(record.logprobs):
             self.left_out["about other tokens than the lifecycle's"] += 1
             return None
-        gaps = [policy - sampled for policy, sampled in zip(record.logprobs, behaviour, strict=True)]
-        return EpisodeGaps(gaps, record.updates, record.advantage)
+        return record
 
     def _index(self) -> None:
         with self.path.open("rb") as file:
@@ -70,15 +49,8 @@ class LogprobFile:
             for line in file:
                 try:
                     record = policy_logprobs.load(line)
-                    self._places.setdefault((record.step, record.pack), []).append(place)
+                    self._places[record.step, record.pack, record.sibling, record.episode] = place
                 except DataError as error:
                     if line.strip():  # a run that goes on begins with a blank one
                         self.left_out[str(error)] += 1
                 place += len(line)
-
-    def _records(self, played: PlayedGroup) -> Iterator[PolicyLogprobs]:
-        if places := self._places.get((played.step, played.group.pack.id)):
-            with self.path.open("rb") as file:
-                for place in places:
-                    file.seek(place)
-                    yield policy_logprobs.load(file.readline())

@@ -8,30 +8,25 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cod_lightning.files import write_whole
-
-_SCRIPTS = ("dom", "charts", "lake", "difference", "overview", "tokens", "entries", "details", "browser")
-"""In this order they become one script."""
+from cod_lightning.markdown import visible
+from cod_lightning.reports.templates import rendered
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
-    """The whole file."""
+    """The whole file: an overview that stands in it as it is, and lifecycles for its script."""
     folder = files("cod_lightning.reports").joinpath("page")
-    style = folder.joinpath("page.css").read_text(encoding="utf-8")
-    parts = "\n".join(folder.joinpath(f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS)
-    script = f'"use strict";\n(() => {{\n{parts}\n}})();'
-    environment = Environment(
-        loader=PackageLoader("cod_lightning.reports", "page"), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("page.html.j2").render(
-        title=" | ".join(run["name"] for run in overview["runs"]),
+    style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    names = [visible(run["name"]) for run in overview["runs"]]
+    return rendered(
+        "page.html.j2",
+        **overview,
         policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         script=Markup(script),
-        data=packed({"overview": overview, "lifecycles": lifecycles}),
+        data=packed({"runs": names, "files": overview["files"], **lifecycles}),
     )
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning import __version__
+from cod_lightning.markdown import visible
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.overview import panels_of, suites_of
 from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.run import RunFolder, read_run
 from cod_lightning.reports.suites import run_names
@@ -36,7 +38,7 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
             before = len(shelf.lifecycles)
             for group in played:
                 try:
-                    shelf.add(len(files), group, None if logprobs is None else logprobs.of(group))
+                    shelf.add(len(files), group, logprobs)
                 except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
                     # It is well-formed, with texts for numbers and the like.
                     file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
@@ -44,33 +46,20 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
             files.append({"run": index} | file_facts(file, logprobs, own, shelf.strings))
     keys = dict.fromkeys(chain.from_iterable(run.config for run in runs))
     settings = [[key, [run.config.get(key, "") for run in runs]] for key in keys]
-    titles = dict.fromkeys(chain.from_iterable(run.panels for run in runs))
-    overview = {
+    notes = [
+        [*run.notes, *notes_of([file for file in files if file["run"] == index])] for index, run in enumerate(runs)
+    ]
+    return {
         "version": __version__,
         "runs": [
-            {
-                "name": run.name,
-                "folder": str(run.folder.resolve()),
-                "notes": [*run.notes, *notes_of([file for file in files if file["run"] == index])],
-                "suites": run.suites,
-            }
-            for index, run in enumerate(runs)
+            {"name": run.name, "folder": str(run.folder.resolve()), "notes": of}
+            for run, of in zip(runs, notes, strict=True)
         ],
-        "panels": [
-            {
-                "title": title,
-                "series": [
-                    {"run": index, "label": one.label, "x": one.x, "y": one.y}
-                    for index, run in enumerate(runs)
-                    for one in run.panels.get(title, [])
-                ],
-            }
-            for title in titles
-        ],
+        "suites": suites_of(runs),
+        "panels": panels_of(runs),
         "config": [row for row in settings if len(set(row[1])) > 1],
         "files": files,
-    }
-    return overview, shelf.as_data()
+    }, shelf.as_data()
 
 
 _WORDED = 0.95
@@ -91,7 +80,7 @@ def file_facts(
     known = {name: any(one[name] is not None for one in episodes) for name in ("advantage", "gap")}
     known = {"logprob": any(any(turn["logprobs"]) for turn in sampled)} | known  # an endpoint's are all 0
     return {
-        "label": file.label,
+        "label": visible(file.label),
         "lifecycles": len(lives) + file.num_unread,
         "shown": len(lives),
         "left_out": {file.path.name: dict(file.left_out)} | beside,

@@ -1,11 +1,11 @@
 """The suites of `evaluation.json` as rows to draw and to tabulate; an unreadable suite leaves the others readable."""
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.view import Row, packs_of, rows
+from cod_lightning.evaluation.view import packs_of, rows
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.reports.records import number
 
@@ -55,23 +55,25 @@ def run_names(folders: list[Path]) -> list[str]:
 
 
 def _suite(record: Any) -> dict[str, Any]:
-    findings, record = sentences(record), _rounded(record)
-    recovery = (record.get("figures") or {}).get("recovery")
+    recovery = (record.get("figures") or {}).get("recovery") or {"offsets": [], "rows": {}}
+    offsets = [int(offset) for offset in recovery["offsets"]]
     return {
         "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}"
         + (f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""),
-        "rows": [_row(row) for row in rows(record)],
-        "sentences": [*findings, CAVEAT],
-        "recovery": None
-        if recovery is None
-        else {
-            "offsets": [int(offset) for offset in recovery["offsets"]],
-            "rows": [
-                {"kind": row.kind, "label": row.label, **_points(recovery["rows"][row.key])}
-                for row in rows(record)
-                if row.key in recovery["rows"]
-            ],
-        },
+        "rows": [
+            {
+                "kind": row.kind,
+                "label": row.label,
+                "success": _curve(range(len(row.positions)), row.positions, "success", "success_ci95"),
+                "recovery": _curve(offsets, found, "mean", "ci95")
+                if (found := recovery["rows"].get(row.key))
+                else None,
+                "mean": number(row.mean),
+                "gain": number(row.gain),
+            }
+            for row in rows(record)
+        ],
+        "sentences": [*sentences(record), CAVEAT],
     }
 
 
@@ -80,31 +82,12 @@ def _tail(checkpoint: object) -> str:
     return "/".join(Path(str(checkpoint)).parts[-3:])
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _curve(x: Iterable[int], points: Sequence[Mapping[str, Any]], mean: str, ci95: str) -> dict[str, Any]:
+    """As a `Line` has it: means, intervals and the packs behind them, with five digits of every fraction."""
+    bounds = [None if point[ci95] is None else [number(end) for end in point[ci95]] for point in points]
     return {
-        "kind": row.kind,
-        "label": row.label,
-        "success": [position["success"] for position in row.positions],
-        "success_ci95": [position["success_ci95"] for position in row.positions],
-        "n": [int(position["n"]) for position in row.positions],
-        "mean": row.mean,
-        "gain": row.gain,
+        "x": list(x),
+        "y": [number(point[mean]) for point in points],
+        "ci95": [None if of is None or None in of else (of[0], of[1]) for of in bounds],
+        "n": [int(point["n"]) for point in points],
     }
-
-
-def _points(figures: list[Figure]) -> dict[str, Any]:
-    """Means, intervals and the packs behind them, each a list."""
-    return {
-        "y": [figure["mean"] for figure in figures],
-        "ci95": [figure["ci95"] for figure in figures],
-        "n": [int(figure["n"]) for figure in figures],
-    }
-
-
-def _rounded(value: Any) -> Any:
-    """The value with five digits of every fraction; None for one that is not finite."""
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return number(value) if isinstance(value, float) else value

@@ -12,7 +12,7 @@ def test_the_report_lies_in_the_runs_folder_and_is_named(tmp_path, capsys):
     folder = write_run(tmp_path / "one", GROUPS)
     assert main(["report", str(folder)]) == 0
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
-    assert f"{folder / 'report.html'} (0.1 MB, 2 lifecycles)" in capsys.readouterr().out
+    assert f"{folder / 'report.html'} (0.0 MB, 2 lifecycles)" in capsys.readouterr().out
 
 
 def test_several_runs_make_one_report_at_the_place_that_is_asked_for_or_beside_the_first_one_s_own(tmp_path, capsys):

@@ -38,6 +38,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
         file = tmp_path / "report.html"
         pages.write(file, *report_data(read_runs(folders)))
         contexts.append(chromium.new_context(color_scheme=scheme, viewport={"width": 1300, "height": 900}))
+        contexts[-1].set_default_timeout(10_000)
         page = contexts[-1].new_page()
         page.on("console", lambda message: seen.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: seen.append(f"error: {error}"))

@@ -46,6 +46,29 @@ def test_one_entry_is_replaced_an_empty_context_only_gains_and_both_texts_can_be
     assert sorted(b for _, b, _ in found if b) == sorted(before.splitlines())
 
 
+@each(
+    ("before", "after", "pieces"),
+    [
+        (
+            "1=? it was so",
+            "1=up now so",
+            [("del", "1=? "), ("ins", "1=up "), ("del", "it was "), ("ins", "now "), ("", "so")],
+        ),
+        ("a b", "a b c", [("", "a b "), ("ins", "c")]),
+        ("same", "same", [("", "same")]),
+        ("old " * 300, "new " * 300, [("del", "old " * 300), ("ins", "new " * 300)]),
+    ],
+)
+def test_words_of_a_changed_entry_are_kept_removed_and_added_and_a_fact_stands_beside_its_change(
+    before, after, pieces
+) -> None:
+    (change,) = entry_changes(before, after)
+    assert ["".join(text for how, text in change.pieces if how != "ins").split(), list(change.pieces)] == [
+        before.split(),
+        pieces,
+    ]
+
+
 @each("text", ["", "\n\n", "one\n\ntwo"])
 def test_the_same_text_has_no_changes(text: str) -> None:
     assert {kind for kind, _, _ in changed(text, text)} <= {"kept"}
@@ -55,8 +78,8 @@ def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> No
     made = group("a", [[True, False]], context="left is up\ndown is far")
     _, lives = report_data(read_runs([write_run(tmp_path, [made])]))
     (update,) = (episode for episode in lives["lifecycles"][0]["episodes"] if episode["kind"] == "update")
-    texts = [(kind, lives["strings"][before], lives["strings"][after]) for kind, before, after in update["changes"]]
-    assert texts == [("added", "", "left is up"), ("added", "", "down is far")]
+    texts = [(kind, [(how, lives["strings"][text]) for how, text in pieces]) for kind, pieces in update["changes"]]
+    assert texts == [("added", [("ins", "left is up")]), ("added", [("ins", "down is far")])]
 
 
 def test_an_update_that_was_skipped_or_wrote_from_another_context_changed_what_it_began_with(tmp_path: Path) -> None:

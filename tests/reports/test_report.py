@@ -1,6 +1,5 @@
 """The data of a report: what is there is in it, and what is not is said."""
 
-import functools
 import json
 import os
 import re
@@ -9,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -31,10 +31,11 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
     (run,) = overview["runs"]
     assert run["name"] == "one"
     assert run["notes"] == []
-    assert [row["label"] for row in run["suites"]["held_out"]["rows"]] == [
+    (_, _, suite), *_ = overview["suites"]["held_out"]["tables"]
+    assert [row["label"] for row in suite["rows"]] == [
         "trained T=1", "blanked context", "warm start T=0.3 *", "warm start T=1",
     ]  # fmt: skip
-    assert run["suites"]["held_out"]["sentences"][0].startswith("Success of the trained policy rises")
+    assert suite["sentences"][0].startswith("Success of the trained policy rises")
     assert overview["files"][0] | {"trained": ""} == {
         "run": 0, "label": "train", "lifecycles": 4, "left_out": {"train.jsonl": {}, "train_logprobs.jsonl": {}}, "words": False,
         "trained": "", "colourings": ["logprob", "advantage", "gap"], "shown": 4,
@@ -107,26 +108,25 @@ def test_a_suite_of_another_version_costs_only_itself(tmp_path):
     write_run(tmp_path, GROUPS)
     path = tmp_path / "evaluation.json"
     suites = json.loads(path.read_text())["suites"]
-    deep = functools.reduce(lambda inside, _: [inside], range(600), [])
-    for other in ({"positions": [{"wins": 3}]}, {"more": deep}):
+    for other in ({"positions": [{"wins": 3}]}, {"positions": [{"success": "high"}]}, {"figures": {"recovery": [3]}}):
         path.write_text(json.dumps({"suites": {"old": suites["held_out"] | other} | suites}))
         overview, _ = report_data(read_runs([tmp_path]))
-        assert list(overview["runs"][0]["suites"]) == ["held_out"]
+        assert list(overview["suites"]) == ["held_out"]
         assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
 
 
 def test_recovery_is_there_with_its_intervals_where_a_rule_changed(tmp_path):
     write_run(tmp_path, GROUPS)
-    recovery = read_runs([tmp_path])[0].suites["held_out"]["recovery"]
-    assert recovery["offsets"] == [-1, 0, 1]
-    trained, blanked = recovery["rows"]
-    assert (trained["label"], trained["y"], trained["n"]) == ("trained T=1", [0.8, 0.3, 0.55], [50, 50, 50])
-    assert (blanked["label"], blanked["ci95"]) == ("blanked context", [[0.3, 0.5]] * 3)
+    rows = read_runs([tmp_path])[0].suites["held_out"]["rows"]
+    trained, blanked, *others = [(row["label"], row["recovery"]) for row in rows]
+    assert trained == ("trained T=1", {"x": [-1, 0, 1], "y": [0.8, 0.3, 0.55], "ci95": ANY, "n": [50, 50, 50]})
+    assert (blanked[0], blanked[1]["ci95"]) == ("blanked context", [(0.3, 0.5)] * 3)
+    assert {recovery for _, recovery in others} == {None}
     path = tmp_path / "evaluation.json"
     suites = json.loads(path.read_text())["suites"]
     del suites["held_out"]["figures"]
     path.write_text(json.dumps({"suites": suites}))
-    assert read_runs([tmp_path])[0].suites["held_out"]["recovery"] is None
+    assert read_runs([tmp_path])[0].suites["held_out"]["rows"][0]["recovery"] is None
 
 
 @each("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
@@ -151,7 +151,11 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
     folders = [write_run(tmp_path / name / "mine", GROUPS, lr=lr) for name, lr in (("a", 0.1), ("b", 0.2))]
     overview, lives = report_data(read_runs(folders))
     assert [run["name"] for run in overview["runs"]] == ["a/mine", "b/mine"]
-    assert {line["run"] for line in overview["panels"][0]["series"]} == {0, 1}
+    lines = [one["line"] for one in overview["panels"][0]["lines"]]
+    assert {(line.label.split(":")[0], line.colour) for line in lines} == {
+        ("a/mine", "var(--c0)"),
+        ("b/mine", "var(--c1)"),
+    }
     assert overview["config"] == [["model.lr", ["0.1", "0.2"]]]
     assert [life["file"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
 
