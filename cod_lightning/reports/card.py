@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from cod_lightning.reports.page import rendered
 from cod_lightning.reports.suites import STALE, read_suites
-from cod_lightning.reports.templates import rendered
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")

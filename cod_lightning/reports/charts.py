@@ -123,6 +123,7 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[str, floa
     formatter = ScalarFormatter(useOffset=False)
     formatter.set_scientific(False)
     formatter.create_dummy_axis()
+    assert formatter.axis is not None
     formatter.axis.set_view_interval(low, high)
     return list(zip(formatter.format_ticks(within), within, strict=True))
 

@@ -1,4 +1,5 @@
-"""The page: one HTML file with its data, style and script inside, which makes no network request."""
+"""Pages: a model card and a sweep's tables in Markdown, and a report, one HTML file with its data, style and script inside, which
+makes no network request."""
 
 import base64
 import gzip
@@ -8,11 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from cod_lightning.evaluation.schema import Figure
+from cod_lightning.evaluation.view import with_interval
 from cod_lightning.files import write_whole
-from cod_lightning.markdown import visible
-from cod_lightning.reports.templates import rendered
+from cod_lightning.markdown import escaped, fenced, visible
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
@@ -41,6 +44,41 @@ def packed(data: object) -> str:
     """JSON, compressed, in base64: a seventh of its size, and no character that ends the element."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A file of `page/`, filled in. HTML escapes whatever is foreign; in Markdown it passes the filters `escaped` or `fenced`."""
+    environment = Environment(
+        loader=PackageLoader("cod_lightning.reports", "page"),
+        autoescape=template.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str and template.endswith(".html.j2") else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "escaped": lambda value: escaped(str(value)),
+        "fenced": fenced,
+        "cell": with_interval,
+        "figure": figure,
+        "shown": shown,
+    }
+    return environment.get_template(template).render(values)
+
+
+def figure(of: Figure | None, form: str = ".3f") -> str:
+    """A mean with its interval, a dash where it is missing."""
+    return "-" if of is None else with_interval(of["mean"], of["ci95"], form)
+
+
+def shown(value: float | None, form: str = ".2f") -> str:
+    """A number with a real minus sign, a dash where it is missing.
+
+    >>> shown(-0.5), shown(0.25, "+.2f"), shown(None)
+    ('−0.50', '+0.25', '–')
+    """
+    return "–" if value is None else f"{value:{form}}".replace("-", "−")
 
 
 def _digest(text: str) -> str:

@@ -9,11 +9,13 @@ function h(tag, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") Object.entries(value).forEach(([key, one]) => element.style.setProperty(key, one));
-    else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
+
+const [p, span, div] = ["p", "span", "div"].map((tag) => (name, ...children) => h(tag, { class: name }, ...children));
 
 // A number for people: a real minus sign, tiny ones as powers of ten.
 function shown(value, digits = 2, sign = false) {
@@ -31,12 +33,13 @@ document.querySelectorAll(".chart svg[data-x]").forEach((picture) => {
   const [left, right, x0, x1] = picture.dataset.x.split(" ").map(Number), [bottom, top, y0, y1] = picture.dataset.y.split(" ").map(Number);
   const lines = [...picture.querySelectorAll(".line")].reverse().map((line) => ({ label: line.dataset.label, colour: line.getAttribute("color"),
     points: line.querySelector(".stroke").getAttribute("d").slice(1).split(/[ML]/).map((point) => point.split(" ").map(Number)) }));
-  const stepOf = (x) => Math.round(x0 + ((x - left) / (right - left)) * (x1 - x0)), readout = h("p", { class: "readout" });
+  const stepOf = (x) => Math.round(x0 + ((x - left) / (right - left)) * (x1 - x0)), readout = p("readout");
   picture.after(readout);
   picture.addEventListener("pointerleave", () => readout.replaceChildren());
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect(), x = ((event.clientX - box.left) / box.width) * picture.viewBox.baseVal.width;
-    const stops = lines.flatMap(({ points }) => points.map(([at]) => at)), nearest = stops.reduce((a, b) => (Math.abs(b - x) < Math.abs(a - x) ? b : a));
+    const stops = lines.flatMap(({ points }) => points.map(([at]) => at));
+    const nearest = stops.reduce((a, b) => (Math.abs(b - x) < Math.abs(a - x) ? b : a));
     const values = lines.map(({ label, colour, points }) => {
       const point = points.find(([at]) => stepOf(at) === stepOf(nearest));
       return point && h("span", { style: { color: colour } }, `${label} ${shown(y0 + ((point[1] - bottom) / (top - bottom)) * (y1 - y0), 3)}`);
@@ -61,7 +64,7 @@ const dot = (episode) => h("i", { class: outcomeOf(episode), title: said(episode
 function dots(life) {
   const solves = life.episodes.filter((one) => one.kind === "solve");
   const isLong = solves.length > MOST_DOTS;
-  return h("span", { class: "dots" }, isLong ? `${solves.filter((one) => one.success).length} of ${solves.length} solved` : solves.map(dot));
+  return span("dots", isLong ? `${solves.filter((one) => one.success).length} of ${solves.length} solved` : solves.map(dot));
 }
 
 // ---- tokens: what colours them, and what the colours mean; log-probs are in -1/100 nats, gaps in 1/10000
@@ -73,19 +76,20 @@ const COLOURINGS = {
   logprob: {
     label: "log-prob",
     colour: (turn, at) => mixed("--doubt", turn.logprobs[at] / 100 / LOWEST_LOGPROB),
-    note: () => `Deep orange: in doubt, ${-LOWEST_LOGPROB} nats and below under the sampler; none: sure.`,
+    note: () => `Deep orange: in doubt, −${LOWEST_LOGPROB} nats and below under the sampler; none: sure.`,
   },
   advantage: {
     label: "advantage",
     colour: (turn, at, one, strongest) => mixed(one.advantage < 0 ? "--bad" : "--good", Math.abs(one.advantage) / strongest),
-    note: (one, strongest) => `Green: better than its siblings, red: worse, at most ±${shown(strongest)}. As the update had it; one for all tokens of an episode.`,
+    note: (one, strongest) => `Green: better than its siblings, red: worse, at most ±${shown(strongest)}. As the update had it, for all tokens.`,
   },
   gap: {
     label: "log-prob gap",
     colour: (turn, at) => mixed(turn.gaps[at] < 0 ? "--less" : "--more", Math.abs(turn.gaps[at]) / 1e4 / WIDEST_GAP),
-    note: ({ gap }) => `Blue: likelier, orange: less likely, deepest at ±${WIDEST_GAP}. Policy minus sampler, in nats; mean size ${shown(gap.mean, 4)}, largest ${shown(gap.largest, 4)}. ${
-      gap.updates ? `The policy had moved by ${counted(gap.updates, "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`
-        : "No update lies between the two, so this is how far engine and training forward disagree."}`,
+    note: ({ gap }) => `Blue: likelier, orange: less likely, deepest at ±${WIDEST_GAP}. Policy minus sampler, in nats; mean size ` +
+      `${shown(gap.mean, 4)}, largest ${shown(gap.largest, 4)}. ` +
+      (gap.updates ? `The policy had moved by ${counted(gap.updates, "update")} since it sampled: that drift is in the gap, too.`
+        : "No update lies between the two, so this is how far engine and training forward disagree."),
   },
 };
 
@@ -97,14 +101,16 @@ function tokenTitle(turn, at) {
 
 // The response with its words coloured where they are its tokens; else the response, and a stroke for each token.
 function responseView(text, turn, hasWords, colour) {
-  const words = text.match(/\s+|\S+/g) || [], isStopped = turn.stop === "stop", mean = turn.logprobs.reduce((sum, one) => sum - one / 100, 0) / turn.logprobs.length;
-  const token = (at, ...children) => h("span", { class: "token", title: `token ${at}: ${tokenTitle(turn, at)}`, style: colour ? { background: colour(turn, at) } : {} }, children);
-  if (!turn.logprobs.length) return h("p", { class: "said response" }, text);
+  const words = text.match(/\s+|\S+/g) || [], isStopped = turn.stop === "stop";
+  const mean = turn.logprobs.reduce((sum, one) => sum - one / 100, 0) / turn.logprobs.length;
+  const style = (at) => (colour ? { background: colour(turn, at) } : {});
+  const token = (at, ...said) => h("span", { class: "token", title: `token ${at}: ${tokenTitle(turn, at)}`, style: style(at) }, said);
+  if (!turn.logprobs.length) return p("said response", text);
   if (!hasWords || words.filter((word) => word.trim()).length !== turn.logprobs.length - isStopped)
-    return h("div", {}, h("p", { class: "said response" }, text), h("p", { class: "strokes" }, turn.logprobs.map((_, at) => token(at))),
-      h("p", { class: "faint" }, `${counted(turn.logprobs.length, "token")}, mean log-prob ${shown(mean)}; a stroke for each`));
+    return h("div", {}, p("said response", text), p("strokes", turn.logprobs.map((_, at) => token(at))),
+      p("faint", `${counted(turn.logprobs.length, "token")}, mean log-prob ${shown(mean)}; a stroke for each`));
   let at = 0;
-  return h("p", { class: "said response" }, words.map((word) => (word.trim() ? token(at++, word) : word)), isStopped ? [" ", token(at, "■")] : null);
+  return p("said response", words.map((word) => (word.trim() ? token(at++, word) : word)), isStopped ? [" ", token(at, "■")] : null);
 }
 
 // ---- contexts, entry by entry
@@ -115,29 +121,35 @@ const SIGNS = { kept: " ", removed: "−", added: "+", replaced: "~" };
 function entriesView(changes, text) {
   const piece = ([kind, number]) => (kind ? h(kind, {}, text(number)) : text(number));
   const count = (kind) => changes.filter(([one]) => one === kind).length, kinds = Object.keys(SIGNS).filter(count);
-  if (!changes.length) return h("p", { class: "context" }, h("em", {}, "(empty)"));
-  return [h("ul", { class: "context entries" }, changes.map(([kind, pieces]) => h("li", { class: kind, title: kind }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind]), h("span", {}, pieces.map(piece))))),
-    h("p", { class: "faint" }, kinds.join() === "kept" ? "unchanged" : `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
+  if (!changes.length) return p("context", h("em", {}, "(empty)"));
+  const entry = ([kind, pieces]) => h("li", { title: kind }, span("sign", SIGNS[kind]), span(kind, pieces.map(piece)));
+  return [h("ul", { class: "context entries" }, changes.map(entry)),
+    p("faint", kinds.join() === "kept" ? "unchanged" : `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
 }
 
 // What the context carried: a row for each entry, a column for each episode.
 function carriedView(life, text, chosen) {
   if (!life.entries.length) return null;
   const at = (index) => nameOf(life.episodes[index]), column = (index) => ({ class: index === chosen ? "chosen" : null });
-  const fate = (one) => [one.came < 0 ? "there from the start" : `from ${at(one.came)}`, one.changes.length && `changed by ${one.changes.map(([index]) => at(index)).join(", ")}`,
+  const fate = (one) => [one.came < 0 ? "there from the start" : `from ${at(one.came)}`,
+    one.changes.length && `changed by ${one.changes.map(([index]) => at(index)).join(", ")}`,
     one.gone !== null && `gone after ${at(one.gone)}${one.why ? `: ${text(one.why)}` : ""}`].filter(Boolean).join("; ");
   const cell = (one, episode, index) => {
     const change = one.changes.find(([place]) => place === index), isLive = one.came < index && (one.gone === null || index < one.gone);
     const signs = (one.came === index ? "+" : "") + (change ? "~" : "") + (one.gone === index ? "×" : "");
     return h("td", { ...column(index), title: change ? `before: ${text(change[1])}` : null },
-      one.shown.includes(index) ? h("span", { class: "dots" }, dot(episode)) : null, signs || (isLive && !one.shown.includes(index) && "–"));
+      one.shown.includes(index) ? span("dots", dot(episode)) : null, signs || (isLive && !one.shown.includes(index) && "–"));
   };
-  const row = (one) => h("tr", {}, h("th", { scope: "row", title: text(one.text) }, text(one.key) === text(one.text) ? null : [h("span", { class: "faint" }, text(one.key)), " "], text(one.text)),
-    life.episodes.map((episode, index) => cell(one, episode, index)), h("td", {}, one.num_tasks ? `${shown(one.earned)} in ${one.num_tasks}` : "–"), h("td", { class: "fate" }, fate(one)));
-  const heads = life.episodes.map((one, index) => h("th", { scope: "col", title: nameOf(one), ...column(index) }, one.kind === "solve" ? one.position : ""));
-  return block("What the context carried", h("div", { class: "scroll carried" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "entry"), heads,
-    h("th", { scope: "col", title: "Mean reward of the tasks that were shown the entry, and how many they are" }, "earned"), h("th", { scope: "col" }, "what became of it"))), h("tbody", {}, life.entries.map(row)))),
-  h("p", { class: "faint" }, "+ came, ~ changed, × gone, – kept; a square: shown to the task or chosen by it (full: solved, hollow: not).", life.more_entries ? ` ${life.more_entries} more.` : ""));
+  const name = (one) => (text(one.key) === text(one.text) ? text(one.text) : [span("faint", text(one.key)), " ", text(one.text)]);
+  const row = (one) => h("tr", {}, h("th", { scope: "row", title: text(one.text) }, name(one)), life.episodes.map((episode, index) => cell(one, episode, index)),
+    h("td", {}, one.num_tasks ? `${shown(one.earned)} in ${one.num_tasks}` : "–"), h("td", { class: "fate" }, fate(one)));
+  const head = (words, title, of) => h("th", { scope: "col", title, ...of }, words);
+  const heads = [head("entry"), life.episodes.map((one, index) => head(one.kind === "solve" ? one.position : "", nameOf(one), column(index))),
+    head("earned", "Mean reward of the tasks that were shown the entry, and how many they are"), head("what became of it")];
+  return block("What the context carried",
+    div("scroll carried", h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, life.entries.map(row)))),
+    p("faint", "+ came, ~ changed, × gone, – kept; a square: shown to the task or chosen by it (full: solved, hollow: not).",
+      life.more_entries ? ` ${life.more_entries} more.` : ""));
 }
 
 // ---- one lifecycle
@@ -153,7 +165,8 @@ class Details {
   }
 
   show(number, index) {
-    const { runs, files, packs, lifecycles } = this.data, life = lifecycles[number], file = files[life.file], pack = packs[life.group], one = life.episodes[index];
+    const { runs, files, packs, lifecycles } = this.data, life = lifecycles[number], one = life.episodes[index];
+    const file = files[life.file], pack = packs[life.group];
     const siblings = lifecycles.map((other, place) => [other, place]).filter(([other]) => other.group === life.group);
     const strongest = Math.max(1e-9, ...siblings.flatMap(([other]) => other.episodes.map((e) => Math.abs(e.advantage || 0))));
     Object.assign(this, { number, index, life });
@@ -162,23 +175,28 @@ class Details {
     const address = new URLSearchParams({ pack: pack.id, sibling: life.sibling, step: life.step, file: file.label, episode: index });
     const go = (place, episode) => () => { this.show(place, episode); this.focus(); };
     this.place.replaceChildren(...[
-      h("header", {}, h("h3", {}, pack.id), h("p", { class: "faint" }, facts.join(" · "), " · ", h("a", { href: `#${address}`, title: "The address of this episode in this report" }, "link"))),
-      siblings.length > 1 && h("div", { class: "siblings" }, h("span", { class: "faint" }, "siblings"), siblings.map(([other, place]) => h("button", { type: "button", "aria-current": place === number && "true", onclick: go(place, 0) }, `${other.sibling} `, dots(other)))),
+      h("header", {}, h("h3", {}, pack.id),
+        p("faint", facts.join(" · "), " · ", h("a", { href: `#${address}`, title: "The address of this episode in this report" }, "link"))),
+      siblings.length > 1 && div("siblings", span("faint", "siblings"), siblings.map(([other, place]) =>
+        h("button", { type: "button", "aria-current": place === number && "true", onclick: go(place, 0) }, `${other.sibling} `, dots(other)))),
       carriedView(life, this.text, index),
-      h("div", { class: "timeline", "aria-label": "Episodes of the lifecycle" }, life.episodes.map((other, at) => this.tab(other, at, strongest, go(number, at)))),
-      one && h("div", { id: "episode", tabindex: 0 }, this.facts(one), one.changes ? block("What the update changed in the context", entriesView(one.changes, this.text)) : this.start(one, pack),
+      div("timeline", life.episodes.map((other, at) => this.tab(other, at, strongest, go(number, at)))),
+      one && h("div", { id: "episode", tabindex: 0 }, this.facts(one),
+        one.changes ? block("What the update changed in the context", entriesView(one.changes, this.text)) : this.start(one, pack),
         this.turns(one, file, strongest),
-        one.feedback ? block(WHY_FEEDBACK[one.kind] || WHY_FEEDBACK[one.success], h("p", { class: "said" }, this.text(one.feedback))) : null,
-        one.error ? block("Error", h("p", { class: "said error" }, this.text(one.error))) : null),
+        one.feedback ? block(WHY_FEEDBACK[one.kind] || WHY_FEEDBACK[one.success], p("said", this.text(one.feedback))) : null,
+        one.error ? block("Error", p("said error", this.text(one.error))) : null),
     ].filter(Boolean));
   }
 
   tab(one, at, strongest, go) {
     const [sign, words] = OUTCOMES[outcomeOf(one)];
-    return h("button", { type: "button", class: `episode ${one.kind} ${outcomeOf(one)}`, title: `${nameOf(one)}: ${words}, ${one.status}`, "aria-current": at === this.index && "true", onclick: go, onkeydown: (event) => this.key(event) },
-      h("span", { class: "what" }, sign, " ", nameOf(one)), h("span", { class: "faint" }, `reward ${shown(one.reward)}`),
-      one.advantage === null ? null : h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage, 2, true)}`),
-      one.status === "completed" ? null : h("span", { class: "status" }, one.status));
+    const style = { background: one.advantage === null ? "none" : COLOURINGS.advantage.colour(null, 0, one, strongest) };
+    return h("button", { type: "button", class: `episode ${outcomeOf(one)} ${one.kind}`, title: `${nameOf(one)}: ${words}, ${one.status}`,
+      "aria-current": at === this.index && "true", onclick: go, onkeydown: (event) => this.key(event) },
+      span("what", sign, " ", nameOf(one)), span("faint", `reward ${shown(one.reward)}`),
+      one.advantage === null ? null : h("span", { style }, `adv. ${shown(one.advantage, 2, true)}`),
+      one.status === "completed" ? null : span("status", one.status));
   }
 
   key(event) {
@@ -192,30 +210,36 @@ class Details {
   focus() { this.place.querySelector(".episode[aria-current=true]")?.focus(); }
 
   facts(one) {
-    const parts = Object.entries(one.parts).map(([name, value]) => `${name} ${shown(value, 2, true)}`).join(", "), version = one.turns.length ? one.turns[0].policy_version : -1;
-    const pairs = { outcome: said(one), status: one.status, reward: shown(one.reward) + (parts && ` (${parts})`), advantage: shown(one.advantage, 3, true), turns: one.turns.length,
-      tokens: one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0) || "–", "policy version": version < 0 ? "–" : version };
+    const parts = Object.entries(one.parts).map(([name, value]) => `${name} ${shown(value, 2, true)}`).join(", ");
+    const version = one.turns.length ? one.turns[0].policy_version : -1, tokens = one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0);
+    const pairs = { outcome: said(one), status: one.status, reward: shown(one.reward) + (parts && ` (${parts})`),
+      advantage: shown(one.advantage, 3, true), turns: one.turns.length, tokens: tokens || "–", "policy version": version < 0 ? "–" : version };
     return h("dl", { class: "facts" }, Object.entries(pairs).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }
 
   start(one, pack) {
-    const note = this.life.episodes.some((other) => other.kind === "write") ? "The pack's own task here; a proposal before it may have put another in its place."
+    const note = this.life.episodes.some((other) => other.kind === "write")
+      ? "The pack's own task here; a proposal before it may have put another in its place."
       : "The task's full specification; the policy does not see all of it.";
-    return h("div", { class: "columns" }, one.kind === "solve" ? block("The task", h("p", { class: "faint" }, note), h("p", { class: "context" }, this.text(pack.tasks[one.position]))) : null,
-      block(one.kind === "solve" ? "Context it was solved with" : "Context it was written with", h("p", { class: "context" }, this.text(one.context_before) || h("em", {}, "(empty)"))));
+    const context = p("context", this.text(one.context_before) || h("em", {}, "(empty)"));
+    if (one.kind !== "solve") return block("Context it was written with", context);
+    return div("columns", block("The task", p("faint", note), p("context", this.text(pack.tasks[one.position]))), block("Context it was solved with", context));
   }
 
   turns(one, file, strongest) {
-    if (!one.turns.length) return h("p", { class: "empty" }, "No turns: the episode did not begin.");
-    const offered = file.colourings, chosen = offered.includes(this.colouring) ? this.colouring : offered[0], { colour, note } = COLOURINGS[chosen] || {};
-    const isKnown = chosen === "logprob" || one[chosen] !== null;
-    const radio = (name) => h("label", {}, h("input", { type: "radio", name: "colouring", value: name, checked: name === chosen, onchange: () => this.recolour(name) }), COLOURINGS[name].label);
-    const turn = (of) => h("li", {}, h("p", { class: "faint" }, one.kind === "solve" ? "world" : "asked"), h("p", { class: "said" }, this.text(of.observation)), h("p", { class: "faint" }, "policy"),
-      responseView(this.text(of.response), chosen ? of : { ...of, logprobs: [] }, file.words, isKnown && ((turn, at) => colour(turn, at, one, strongest))), of.stop === "stop" ? null : h("p", { class: "faint" }, CUT[of.stop] || CUT.window));
-    return block("Turns",
-      chosen ? h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)) : null,
-      h("p", { class: "faint scale" }, !chosen ? "No log-probs: played greedily, by a script, or by a model elsewhere." : isKnown ? note(one, strongest) : "Not coloured: no update trained on this episode, as on all of advantage 0."),
-      h("ol", { class: "turns" }, one.turns.map(turn)), h("p", { class: "faint" }, file.trained));
+    if (!one.turns.length) return p("empty", "No turns: the episode did not begin.");
+    const offered = file.colourings, chosen = offered.includes(this.colouring) ? this.colouring : offered[0];
+    const isKnown = chosen === "logprob" || (chosen && one[chosen] !== null), colouring = COLOURINGS[chosen];
+    const colour = isKnown && ((turn, at) => colouring.colour(turn, at, one, strongest));
+    const note = !chosen ? "No log-probs: played greedily, by a script, or by a model elsewhere."
+      : isKnown ? colouring.note(one, strongest) : "Not coloured: no update trained on this episode, as on all of advantage 0.";
+    const radio = (value) => h("label", {},
+      h("input", { type: "radio", name: "colouring", value, checked: value === chosen, onchange: () => this.recolour(value) }), COLOURINGS[value].label);
+    const turn = (of) => h("li", {}, p("faint", one.kind === "solve" ? "world" : "asked"), p("said", this.text(of.observation)), p("faint", "policy"),
+      responseView(this.text(of.response), chosen ? of : { ...of, logprobs: [] }, file.words, colour),
+      of.stop === "stop" ? null : p("faint", CUT[of.stop] || CUT.window));
+    return block("Turns", chosen ? h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)) : null,
+      p("faint scale", note), h("ol", { class: "turns" }, one.turns.map(turn)), p("faint", file.trained));
   }
 
   recolour(name) {
@@ -230,20 +254,23 @@ class Details {
 class Browser {
   constructor(data) {
     Object.assign(this, { data, details: new Details(data), found: [], chosen: 0 });
-    const { runs, files, lifecycles } = data, of = (values) => [...new Set(values)].sort((a, b) => (a > b ? 1 : -1)).map((one) => [one, one]);
-    const episodes = lifecycles.flatMap((one) => one.episodes);
-    this.search = h("input", { type: "search", placeholder: "search in all texts", "aria-label": "Search in all texts", oninput: () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.filter(), 120); } });
+    const { runs, files, lifecycles } = data, episodes = lifecycles.flatMap((one) => one.episodes);
+    const of = (values) => [...new Set(values)].sort((a, b) => (a > b ? 1 : -1)).map((one) => [one, one]);
+    const typed = () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.filter(), 120); };
+    this.search = h("input", { type: "search", placeholder: "search in all texts", "aria-label": "Search in all texts", oninput: typed });
     this.choices = {
       run: runs.length > 1 ? runs.map((name, index) => [index, name]) : null,
       file: files.map((file, index) => [index, `${runs.length > 1 ? `${runs[file.run]}: ` : ""}${file.label} (${file.shown})`]),
       step: of(lifecycles.map((one) => one.step)), position: of(episodes.map((one) => one.position)),
       outcome: Object.entries(OUTCOMES).map(([name, [, words]]) => [name, words]), status: of(episodes.map((one) => one.status)),
     };
-    const select = ([name, options]) => options && h("label", {}, name, h("select", { name, onchange: () => this.filter() }, h("option", { value: "" }, "any"), options.map(([value, text]) => h("option", { value }, text))));
-    this.form = h("form", { class: "filters", onsubmit: (event) => event.preventDefault(), onreset: () => setTimeout(() => this.filter()) }, this.search, Object.entries(this.choices).map(select), h("button", { type: "reset" }, "Clear"));
+    const option = ([value, text]) => h("option", { value }, text);
+    const select = ([name, options]) => options && h("label", {}, name, h("select", { name, onchange: () => this.filter() }, [["", "any"], ...options].map(option)));
+    this.form = h("form", { class: "filters", onsubmit: (event) => event.preventDefault(), onreset: () => setTimeout(() => this.filter()) },
+      this.search, Object.entries(this.choices).map(select), h("button", { type: "reset" }, "Clear"));
     this.count = h("p", { class: "faint count", role: "status" });
     this.list = h("div", { class: "list", tabindex: 0, "aria-label": "Lifecycles", onkeydown: (event) => this.key(event) });
-    byId("side").append(this.form, this.count, this.list, h("p", { class: "faint" }, "↑ ↓ Enter · ← → episodes · Esc back · / search"));
+    byId("side").append(this.form, this.count, this.list, p("faint", "↑ ↓ Enter · ← → episodes · Esc back · / search"));
     this.details.place.addEventListener("keydown", (event) => { if (event.key === "Escape") this.list.focus(); });
     this.search.addEventListener("keydown", (event) => { if (event.key === "Enter") this.list.focus(); });
     document.addEventListener("keydown", (event) => {
@@ -270,15 +297,18 @@ class Browser {
 
   // Outcome, status and position are asked of one and the same episode; the first that fits is the one that is shown.
   filter() {
-    const want = Object.fromEntries(new FormData(this.form)), words = this.search.value.trim().toLowerCase(), { files, packs, strings, lifecycles } = this.data;
+    const { files, packs, strings, lifecycles } = this.data, want = Object.fromEntries(new FormData(this.form));
+    const words = this.search.value.trim().toLowerCase();
     const hits = new Set(strings.flatMap((text, index) => (text.toLowerCase().includes(words) ? [index] : [])));
     const fits = (name, value) => !want[name] || want[name] === String(value);
     const asks = (one) => fits("position", one.position) && fits("status", one.status) && fits("outcome", outcomeOf(one));
-    const hasHit = (one) => [one.context_before, one.context_after, one.feedback, one.error, ...one.turns.flatMap((turn) => [turn.observation, turn.response])].some((text) => hits.has(text));
+    const textsOf = (one) => [one.context_before, one.context_after, one.feedback, one.error, ...one.turns.flatMap((turn) => [turn.observation, turn.response])];
+    const hasHit = (one) => textsOf(one).some((text) => hits.has(text));
     this.found = [];
     lifecycles.forEach((life, number) => {
       if (!fits("run", files[life.file].run) || !fits("file", life.file) || !fits("step", life.step)) return;
-      const isNamed = packs[life.group].id.toLowerCase().includes(words), asked = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
+      const isNamed = packs[life.group].id.toLowerCase().includes(words);
+      const asked = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
       const episode = asked < 0 && life.episodes.some(asks) ? life.episodes.findIndex(hasHit) : asked;
       if (episode >= 0) this.found.push([number, episode]);
     });
@@ -286,13 +316,14 @@ class Browser {
     this.list.replaceChildren(...this.found.map(([number], index) => this.row(lifecycles[number], index)));
     this.chosen = -1;
     if (this.found.length) this.open(0);
-    else this.details.place.replaceChildren(h("p", { class: "empty" }, lifecycles.length ? "No lifecycle fits the filters." : "No lifecycles were written down."));
+    else this.details.place.replaceChildren(p("empty", lifecycles.length ? "No lifecycle fits the filters." : "No lifecycles were written down."));
   }
 
   row(life, index) {
-    const { runs, files, packs } = this.data, file = files[life.file], id = packs[life.group].id; // its end tells it from others, so a long one is cut in the middle
-    return h("div", { class: "row", onclick: () => this.open(index) }, h("span", {}, h("span", { class: "row-name" }, id.slice(0, -14)), h("span", {}, id.slice(-14)), ` #${life.sibling}`),
-      h("span", { class: "faint" }, h("span", { class: "row-name" }, `${runs.length > 1 ? `${runs[file.run]}: ` : ""}${file.label}, step ${life.step}`), dots(life)));
+    const { runs, files, packs } = this.data, file = files[life.file], id = packs[life.group].id;
+    const from = `${runs.length > 1 ? `${runs[file.run]}: ` : ""}${file.label}, step ${life.step}`;
+    return h("div", { class: "row", onclick: () => this.open(index) }, // a pack's end tells it from others, so a long name is cut in the middle
+      h("span", {}, span("row-name", id.slice(0, -14)), h("span", {}, id.slice(-14)), ` #${life.sibling}`), span("faint", span("row-name", from), dots(life)));
   }
 
   open(index) {
@@ -309,10 +340,10 @@ class Browser {
   }
 
   key(event) {
-    const to = { ArrowDown: this.chosen + 1, ArrowUp: this.chosen - 1, PageDown: this.chosen + 10, PageUp: this.chosen - 10, Home: 0, End: this.found.length - 1 }[event.key];
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity }, move = moves[event.key];
     if (event.key === "Enter") this.details.focus();
     else if (event.key === "Escape") this.search.focus();
-    else if (to !== undefined && this.found.length) this.open(to);
+    else if (move && this.found.length) this.open(this.chosen + move);
     else return;
     event.preventDefault();
     event.stopPropagation();

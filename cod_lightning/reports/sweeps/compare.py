@@ -83,27 +83,15 @@ class SweepRecord(TypedDict):
 class _Cell:
     label: str
     overrides: tuple[str, ...]
-    conditions: dict[str, dict[int, Outcomes]] = field(default_factory=lambda: {"trained": {}, "blanked_context": {}})
-    """Condition (`trained`, `blanked_context`, `warm_start`, `warm_start_t0.3`, ...) -> seed -> outcomes."""
+    trained: dict[int, Outcomes] = field(default_factory=dict)
+    blanked: dict[int, Outcomes] = field(default_factory=dict)
+    warm_starts: dict[str, dict[int, Outcomes]] = field(default_factory=dict)
+    """Condition (`warm_start`, `warm_start_t0.3`) -> seed -> outcomes."""
     costs: dict[int, dict[str, float]] = field(default_factory=dict)
     """Seed -> what its training took."""
     again: dict[int, Path] = field(default_factory=dict)
     """Seed that several folders have -> the one that counts."""
     missing: list[JobRecord] = field(default_factory=list)
-
-    @property
-    def trained(self) -> dict[int, Outcomes]:
-        """By seed, what its policies did."""
-        return self.conditions["trained"]
-
-    @property
-    def warm_starts(self) -> dict[str, dict[int, Outcomes]]:
-        """At each temperature, with their contexts."""
-        return {
-            name: of
-            for name, of in self.conditions.items()
-            if name.startswith("warm_start") and name != "warm_start_blanked"
-        }
 
     @property
     def best_start(self) -> BySeed:
@@ -175,13 +163,20 @@ def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
 def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     """Add a finished run; False where it was not evaluated on the suite. Raises `DataError` for damaged files."""
     file, record = folder / "evaluation_packs.parquet", read_results(folder / "evaluation.json")["suites"].get(suite)
-    if read_packs(file, suite, "trained") is None:
+    trained = read_packs(file, suite, "trained")
+    if trained is None:
         return False
     if seed in cell.trained:
         cell.again[seed] = folder
-    for name in ("trained", *(record["controls"] if record else ())):
-        if (outcomes := read_packs(file, suite, name)) is not None:
-            cell.conditions.setdefault(name, {})[seed] = outcomes
+    cell.trained[seed] = trained
+    for name in record["controls"] if record else ():
+        outcomes = read_packs(file, suite, name)
+        if outcomes is None or name == "warm_start_blanked":
+            continue
+        if name == "blanked_context":
+            cell.blanked[seed] = outcomes
+        elif name.startswith("warm_start"):
+            cell.warm_starts.setdefault(name, {})[seed] = outcomes
     cell.costs[seed] = _cost_of(folder)
     return True
 
@@ -241,7 +236,7 @@ def _record(cell: _Cell, first: _Cell) -> CellRecord:
         label=cell.label,
         seeds=sorted(cell.trained),
         success=_statistics(_table(cell.trained)),
-        blanked=_figure(_table(of).mean) if (of := cell.conditions["blanked_context"]) else None,
+        blanked=_figure(_table(cell.blanked).mean) if cell.blanked else None,
         minus_reference=None if minus is None else _statistics(minus),
         minus_warm_start=None if above is None else _statistics(above),
         cost={name: round(mean, 1) if 0 <= mean < _MOST else None for name, mean in means.items()},

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from cod_lightning.evaluation.view import packs_of
+from cod_lightning.reports.page import figure, rendered
 from cod_lightning.reports.sweeps.compare import COSTS, SweepRecord
-from cod_lightning.reports.templates import figure, rendered
 
 
 def page(sweeps: Sequence[SweepRecord], command: str) -> str:
