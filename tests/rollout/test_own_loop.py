@@ -378,7 +378,7 @@ answer("w0")
 def test_worlds_around_it_leave_the_task_to_it_and_what_cannot_work_is_refused(tmp_path):
     groups, _ = played(tmp_path, TWO_TURNS, around=RalphLoop)
     assert [len(one.turns) for one in groups[0].lifecycles[0].solves] == [2, 2]
-    with pytest.raises(ConfigError, match="makes steps"):
+    with pytest.raises(ConfigError, match="makes its steps"):
         played(tmp_path, TWO_TURNS, around=ProcessWorld)
     with pytest.raises(ConfigError, match=r"data\.context"):
         played(tmp_path, TWO_TURNS, around=RalphLoop, context=CompactingContext(HintContext()))
