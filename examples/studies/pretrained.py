@@ -57,7 +57,7 @@ def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
     found, noisy = of_the_gpu()["parts"]["cod"], own["noisy_doors"]["seeds"][SEEN]
     random, doors = own["random_notes"]["noted"], own["doors"]
-    by_rollout = [noted / seen for of in doors["cpu"].values() for noted, seen in of["noted"]]
+    by_seed = [of[SEEN]["training_adds"]["difference"] for of in doors["cpu"].values()]
     of_seeds_on_gpu = [
         row["success by position"].replace("0.", ".")
         for row in found["rows"]
@@ -76,8 +76,8 @@ def page(own: dict[str, Any]) -> str:
         doors=of_seeds(doors["seeds"]),
         doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
         num_doors=f"{len(doors['cpu'])} seeds" if len(doors["cpu"]) > 1 else "One seed",
-        doors_transfer=interval(doors["seeds"][SEEN]["training_adds"]["difference"]),
-        doors_noted=line(by_rollout[::4]),
+        doors_transfer=", ".join(interval([one["mean"], *one["ci95"]]) for one in by_seed),
+        doors_noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
         doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
         noisy_best=line(noisy["success"][BEST]),
         noisy_trained=line(noisy["success"]["trained"]),
@@ -264,8 +264,9 @@ for. Demonstrated notes have a fifth of the facts, and are never wrong. {num_doo
 
 {doors}
 
-**Training adds {doors_transfer} to transfer.** Facts noted, by every fourth rollout: {doors_noted}. First it
-learns to note one fact, then two. A right note adds {doors_worth} to later reward. Notes that are wrong in
+**Training adds {doors_transfer} to transfer** (by seed, over packs; over two seeds it is not
+shown). Facts noted, by every fourth rollout: {doors_noted}. First it learns to note
+one fact, then two. A right note adds {doors_worth} to later reward. Notes that are wrong in
 place of missing leave less to learn: with half of the keys random T=0 already notes .95 (warm start {noisy_best}, trained
 {noisy_trained}), with all of them random 48 updates teach nothing ({random_notes} of the facts noted first and last, a guess).
 
