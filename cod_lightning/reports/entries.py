@@ -47,10 +47,11 @@ class EntryChange:
             yield "", self.after
             return
         old, new = (re.findall(r"\S+\s*", text) for text in (self.before, self.after))
-        first, last = (word.strip() for word in old), [word.strip() for word in new]
-        alike = len(old) * len(new) <= _MOST_PAIRS
-        matcher = SequenceMatcher(None, list(first), last, autojunk=False)
-        for tag, i, j, k, m in matcher.get_opcodes() if alike else [("replace", 0, len(old), 0, len(new))]:
+        codes: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(old), 0, len(new))]
+        if len(old) * len(new) <= _MOST_PAIRS:
+            ours, theirs = ([word.strip() for word in words] for words in (old, new))
+            codes = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+        for tag, i, j, k, m in codes:
             if tag == "equal":
                 yield "", "".join(new[k:m])
                 continue

@@ -75,7 +75,7 @@ def page(own: dict[str, Any]) -> str:
         worth=", ".join(of["worth"] for of in own["cpu"].values()),
         doors=of_seeds(doors["seeds"]),
         doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
-        num_doors=f"{len(doors['cpu'])} seeds" if len(doors["cpu"]) > 1 else "One seed",
+        num_doors=len(by_seed),
         doors_transfer=", ".join(interval([one["mean"], *one["ci95"]]) for one in by_seed),
         doors_noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
         doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
@@ -260,7 +260,7 @@ By rollouts of four updates, facts noted of those seen rise from {began} to {end
 ## Doors, with a teacher that forgets
 
 `--config examples/studies/pretrained_doors.yaml`, 96 updates: six doors, four keys; an open door shows two more, and none is tried
-for. Demonstrated notes have a fifth of the facts, and are never wrong. {num_doors}; scripted play {doors_scripted}.
+for. Demonstrated notes have a fifth of the facts, never wrong. Seeds: {num_doors}; 128 packs; scripted play {doors_scripted}.
 
 {doors}
 

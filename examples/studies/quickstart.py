@@ -131,7 +131,9 @@ def page(results: dict[str, Any]) -> str:
         "seconds",
     ]
     figure = "![Success by position: it rises for the trained policy, and stays flat with its context hidden](quickstart.svg)"
-    lines += [figure, "", table(head, rows), "", *notes, *[""] * bool(notes)]
+    lines += [figure, "", table(head, rows), ""]
+    if notes:
+        lines += [*notes, ""]
     lines += [*ADDS.strip().splitlines(), "", table(["run", *TRANSFERS], adds), ""]
     return "\n".join([*lines, LIMITS.strip(), ""])
 
