@@ -141,6 +141,11 @@ class Decoder:
         self._stop_ids, self._window = stop_ids, window
         self.forget()
 
+    def on(self, device: torch.device) -> "Decoder":
+        """The same decoder on another device; not while dialogues are live."""
+        model = self.model.to(device)  # pyright: ignore[reportArgumentType]
+        return Decoder(model, self._stop_ids, self.max_dialogues, self.prefill_tokens, self._window)
+
     def forget(self) -> None:
         """Drop all dialogues: their caches belong to other weights, or to a loop that is gone."""
         self._cache: Any = self.forward.new_cache(self.max_dialogues, self._window)

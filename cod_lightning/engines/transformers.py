@@ -59,13 +59,19 @@ class TransformersEngine(Engine):
         self.precision = str(own.dtype).removeprefix("torch.")
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Copy weights by name; every parameter must be there, in its form. Refused while turns are in flight."""
+        """Copy weights by name; every parameter must be there, in its form. Refused while turns are in flight.
+
+        The copy goes to where the weights come from: of a model that ranks share out it was made on the CPU.
+        """
         decoder = self._bound()
         if live := len(decoder.dialogues):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
         own, missing = self._tensors(), set(self.synced())
         with torch.no_grad():
             for name, tensor in weights:
+                if tensor.device != decoder.model.device:
+                    self.decoder = decoder = decoder.on(tensor.device)
+                    own = self._tensors()
                 if (held := own.get(name)) is None or _kind(held) != _kind(tensor):
                     here = "no such weight" if held is None else _form(held)
                     raise EngineFailure(

@@ -214,7 +214,8 @@ class VLLMEngine(Engine):
         if driver.num_live:
             raise EngineFailure(f"{driver.num_live} turns are in flight; weights change only between rollouts")
         driver.forget()
-        named = whole_sync(weights, self._names)
+        # What ranks share out is whole on the CPU alone: there the model is that came in place of theirs
+        named = whole_sync(weights, self._names, self._model.device)
         if self._folder is None:
             self._reload(named)
         else:

@@ -79,6 +79,7 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
                 EngineArgs(
                     load_format="bitsandbytes" if four_bit else "dummy",
                     seed=0,  # every request brings its own
+                    device_ids=None if on_cpu else [torch.cuda.current_device()],  # the one that this rank trains on
                     **engine_options(
                         how,
                         model=folder,
@@ -166,9 +167,12 @@ def room_for(rank: int) -> int:
     return next(size for size in _RANKS if size >= rank)
 
 
-def whole_sync(weights: Iterable[tuple[str, Tensor]], names: Collection[str]) -> list[tuple[str, Tensor]]:
-    """The weights of a sync. Raises `EngineFailure` where one of those names is missing."""
-    named = [(name, tensor.detach()) for name, tensor in weights]
+def whole_sync(
+    weights: Iterable[tuple[str, Tensor]], names: Collection[str], device: torch.device | str
+) -> list[tuple[str, Tensor]]:
+    """The weights of a sync, each on this device before the next is put together. Raises `EngineFailure` where one of those names
+    is missing."""
+    named = [(name, tensor.detach().to(device)) for name, tensor in weights]
     if missing := set(names) - {name for name, _ in named}:
         raise EngineFailure(f"weight sync left out {sorted(missing)}")
     return named

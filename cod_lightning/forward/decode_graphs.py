@@ -54,7 +54,7 @@ class DecodeGraphs:
     body: Body
     _recorded: dict[tuple[int, int], _Recorded] = field(default_factory=dict)
     _of: tuple[int, ...] = ()
-    """Where the keys of the cache lay when the graphs were recorded."""
+    """How large the cache was and where it lay when the graphs were recorded."""
     _refused: bool = False
 
     def __call__(

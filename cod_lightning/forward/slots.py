@@ -46,8 +46,8 @@ class SlotCache(Cache):
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where each layer's keys begin in memory: they move when the cache grows."""
-        return tuple(store.data_ptr() for store in self._keys)
+        """How many slots and columns there are, and where each layer's keys and values begin in memory: they move when it grows."""
+        return self.num_slots, self.num_columns, *(store.data_ptr() for store in (*self._keys, *self._values))
 
     def reserve(self, num_slots: int, num_columns: int) -> None:
         """Make room, keeping what is there; sizes at least double when they grow, up to the most that is expected."""

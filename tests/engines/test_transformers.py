@@ -268,6 +268,16 @@ def test_an_engine_of_its_own_precision_rounds_its_copy_alone_also_at_later_sync
     assert set(rotary) <= {torch.float32}
 
 
+def test_an_engine_decodes_where_its_weights_come_from(engine, model):
+    """Of a model that ranks share out it is given one on the CPU, and weights that were put together on each rank's GPU."""
+    before = engine._bound()
+    engine.update_weights(((name, tensor.to("meta")) for name, tensor in model.state_dict().items()), policy_version=8)
+    assert {tensor.device.type for tensor in engine.held().values()} == {"meta"}
+    assert engine._bound().forward.model is engine._bound().model
+    assert engine._bound() is not before, "what was made for the other device goes with it"
+    assert engine._bound()._window == before._window
+
+
 def test_weights_do_not_change_under_a_live_dialogue(engine, model):
     ask(engine, request([3, 7, 5]))
     with pytest.raises(EngineFailure, match="1 dialogues are live"):

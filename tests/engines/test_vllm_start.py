@@ -2,16 +2,18 @@
 
 import subprocess
 import sys
+import weakref
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from cod_lightning.engines import vllm_start
 from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.models import PretrainedPolicy
 from tests.families import FAMILIES
 
@@ -60,3 +62,38 @@ def test_a_mixture_of_experts_is_refused_before_there_is_a_model(name, environme
     CONFIG_MAPPING[name](**FAMILIES[name]).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=rf"model\.policy is {name} with \w*experts.*engine=TransformersEngine"):
         VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path)).config))
+
+
+@pytest.mark.parametrize(("on_cpu", "expected"), [(False, [1]), (True, None)])
+def test_vllm_in_this_process_takes_the_gpu_that_the_rank_trains_on(on_cpu, expected, tmp_path, monkeypatch):
+    def module(name, **found):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**found))
+
+    module("vllm.engine.arg_utils", EngineArgs=lambda **options: options)
+    module("vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: on_cpu))
+    module("vllm.v1.engine.llm_engine", LLMEngine=SimpleNamespace(from_engine_args=lambda options: options))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for name in ("_check_on_cpu", "_tolerate_foreign_modules"):
+        monkeypatch.setattr(vllm_start, name, lambda *_: None)
+    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["llama"](**FAMILIES["llama"]))
+    options = vllm_start.start(model, VLLMEngine(), window=64, adapter_rank=0, four_bit=False)
+    assert options["device_ids"] == expected
+
+
+def test_weights_of_a_sync_are_taken_off_the_device_one_by_one():
+    """A whole model beside its shards and the server's copy would not fit where shards are needed."""
+    alive = []
+
+    def weights():
+        for name in "ab":
+            alive.append(weakref.ref(one := torch.ones(2, dtype=torch.float64)))
+            yield name, one
+
+    named = vllm_start.whole_sync(weights(), ["a", "b"], "meta")
+    assert [(name, one.device.type, tuple(one.shape)) for name, one in named] == [
+        ("a", "meta", (2,)),
+        ("b", "meta", (2,)),
+    ]
+    assert [of() for of in alive] == [None, None]
+    with pytest.raises(EngineFailure, match=r"weight sync left out \['c'\]"):
+        vllm_start.whole_sync(weights(), ["a", "b", "c"], "cpu")

@@ -61,3 +61,14 @@ def test_no_room_is_made_for_more_than_is_expected_until_it_is_there():
     assert keys.shape == (6, 2, 10, 5)
     keys, _ = _write(cache, [7], [0], torch.randn(1, 2, 12, 5))
     assert keys.shape == (8, 2, 12, 5)
+
+
+def test_a_cache_of_another_shape_is_another_place_even_where_it_begins_at_the_same_address(monkeypatch):
+    """The allocator hands memory that was given back to the next cache; a recorded pass would write to the wrong columns."""
+    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda _: 0)
+    places = []
+    for num_columns in (8, 16, 8):
+        cache = SlotCache(most_slots=2, most_columns=num_columns)
+        _write(cache, [0, 1], [0, 0], torch.randn(2, 2, num_columns, 5))
+        places.append(cache.places)
+    assert places[0] == places[2] != places[1]

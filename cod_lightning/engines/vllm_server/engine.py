@@ -194,12 +194,12 @@ class VLLMServerEngine(Engine):
             raise EngineFailure(NO_MODEL)
         if not self.in_flight:
             self._see_idle("weights change")
-        named = whole_sync(weights, self._names)
+        mine = self._mine()
+        named = whole_sync(weights, self._names, "cpu" if mine else "meta")  # a rank without servers keeps nothing
         first, self.policy_version = self.policy_version < 0, policy_version
         if not self.in_flight:
             self._fleet.forget()
             self._oldest = policy_version
-        mine = self._mine()
         self._supply.sync(self._model, named, self.label, mine)
         self._agree(mine, strict=first)
         self._oldest = policy_version
