@@ -4,22 +4,20 @@
         [--noisy_doors RUN ...] [--random_notes RUN]
 
 Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, and of
-`pretrained_doors.yaml`, first replace those in pretrained.json. Measures nothing.
+`pretrained_doors.yaml`, first replace those of their seeds in pretrained.json. Measures nothing.
 """
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pyarrow.parquet as pq
 import yaml
-from jaxtyping import Float
 
-from cod_lightning.evaluation.crossed import crossed_estimate
+from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
 from examples.studies.note_worth import counted, worth
 from examples.studies.quickstart import GREY, STYLES
@@ -152,39 +150,31 @@ def of_suite(lifecycles: Path, name: str, suite: dict[str, Any]) -> dict[str, An
     }
 
 
-def over_seeds(runs: Sequence[Path], found: dict[str, Any]) -> dict[str, Any]:
-    """What the page says of finished runs together; intervals are over seeds and packs at once."""
+def over_seeds(found: dict[str, Any]) -> dict[str, Any]:
+    """What the page says of the seeds together."""
 
-    def played(suite: str, policy: str) -> Float[np.ndarray, "S P N"]:
-        wanted = [("suite", "=", suite), ("condition", "=", policy)]
-        tables = [pq.read_table(run / "evaluation_packs.parquet", filters=wanted) for run in runs]
-        ordered = [one.sort_by([("pack", "ascending"), ("position", "ascending")]) for one in tables]
-        return np.array([one["success"].to_numpy().reshape(-1, 4) for one in ordered])
-
-    def over(values: Float[np.ndarray, "S P N"]) -> list[float]:
-        one = crossed_estimate(values.mean(2))
-        return [one.mean, *one.ci95]
+    def over(values: Iterable[float]) -> list[float]:
+        one = seed_estimate(np.array([*values]))
+        return [one.mean, *(one.ci95 or ())]
 
     found_of = {}
     for suite in (one for one in SUITES if all(one in of for of in found.values())):
-        seeds = [of[suite] for of in found.values()]
-        others = [one for one in seeds[0]["success"] if not one.startswith("warm_start")]
-        success = {one: played(suite, one) for one in others}
-        success[BEST] = np.array([played(suite, best(of["success"]))[i] for i, of in enumerate(seeds)])
-        own = success["trained"] - success["blanked_context"]
-        its = success[BEST] - played(suite, "warm_start_blanked")
+        seeds = [of[suite] | {BEST: best(of[suite]["success"])} for of in found.values()]
+        policies = {one: [one] * len(seeds) for one in seeds[0]["success"] if not one.startswith("warm_start")}
+        policies[BEST] = [of[BEST] for of in seeds]
+        each = {policy: [*zip(seeds, of_seed, strict=True)] for policy, of_seed in policies.items()}
         found_of[suite] = {
-            "success": {policy: values.mean((0, 1)).tolist() for policy, values in success.items()},
+            "success": {
+                policy: np.mean([of["success"][one] for of, one in pairs], axis=0).tolist()
+                for policy, pairs in each.items()
+            },
             "less": {
-                policy: over(success["trained"] - values) for policy, values in success.items() if policy != "trained"
+                policy: over(of["less"][one][0] for of, one in pairs)
+                for policy, pairs in each.items()
+                if policy != "trained"
             },
-            "noted": {
-                "trained": [of["notes"]["trained"]["noted"] for of in seeds],
-                BEST: [of["notes"][best(of["success"])]["noted"] for of in seeds],
-            },
-            "training_adds": {
-                name: over(values[..., 1:]) for name, values in zip(ADDS, (own, its, own - its), strict=True)
-            },
+            "noted": {policy: [of["notes"][one]["noted"] for of, one in each[policy]] for policy in ("trained", BEST)},
+            "training_adds": {name: over(of["training_adds"][name]["mean"] for of in seeds) for name in ADDS},
         }
     return found_of
 
@@ -234,7 +224,7 @@ context up, and a writer that notes half of the facts that it saw and calls the 
 
 One pull a task: a guess wins .25, scripted play .23 .49 .72 .84. 48 updates, 64 lifecycles a rollout of four, bfloat16 over
 float32 weights, two hours, 12.7 GiB. `--seed_everything` 1, 2 and 3, 128 packs of the test split, trained policies at T=1; means
-with 95 % intervals over seeds and packs at once. Warm starts at their best of T=0, .3 and 1 (new words: 0 and 1). Seeds, other
+with 95 % intervals over seeds (Student's t). Warm starts at their best of T=0, .3 and 1 (new words: 0 and 1). Seeds, other
 temperatures and further runs are in [pretrained.json](pretrained.json), which `examples/studies/pretrained.py --cpu RUN ...` fills.
 
 {cpu}
@@ -291,10 +281,9 @@ if __name__ == "__main__":
         (found["doors"], options.doors),
         (found["noisy_doors"], options.noisy_doors),
     ):
-        names = [f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}" for run in runs]
-        if runs:
-            own["cpu"] = {name: figures(run) for name, run in zip(names, runs, strict=True)}
-            own["seeds"] = over_seeds(runs, own["cpu"])
+        for run in runs:
+            own["cpu"][f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}"] = figures(run)
+        own["seeds"] = over_seeds(own["cpu"])
     if options.random_notes:
         found["random_notes"] = of_rollouts(options.random_notes)
     file.write_text(json.dumps(found, indent=1) + "\n")

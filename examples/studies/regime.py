@@ -123,8 +123,8 @@ first update to last quarter. Positions, tokens: [regime.json](regime.json).
 READING = """
 **Newer rollouts first is what the regime needs.** In order and 20 behind, success ends below it by .134 [.068, .200]; sampled twice
 as fast, with twice the tokens, above it by .052 [.016, .088], and above its warm start at T=0.3 by .044 [.004, .084]. Between the
-regime and waiting no difference is shown: waiting leaves all ratios at 1 and REC's clip nothing to do; in one seed of three
-entropy rose from .6 to 1.1. Four updates a rollout end above the regime by .085 [-.001, .171].
+regime and waiting no difference is shown: waiting leaves all ratios at 1 and REC's clip nothing to do. Four
+updates a rollout end above the regime by .085 [-.001, .171].
 
 **Limits**: one environment, tiny policies.
 """
