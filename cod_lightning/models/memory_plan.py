@@ -228,13 +228,12 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
         sleep = "" if run.engine_sleeps else "; set data.engine.sleep"
         return [MemoryItem("engine", run.engine_bytes, text, f"lower data.engine.{keys}{sleep}", during=during)]
     copied = plain if run.engine_copies_base else 0
+    shared = "" if not copied or model.num_adapter_weights else _SHARED
     each = 2 * model.num_layers * model.key_value * run.weight_bytes  # keys and values of a token
     further = max(0, run.num_cached_at_end - run.num_cached_tokens)
     lower = "lower data.engine.max_dialogues or model.policy.window"
     return [
-        MemoryItem(
-            "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
-        ),
+        MemoryItem("engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", shared),
         MemoryItem(
             "keys and values",
             run.num_cached_tokens * each,

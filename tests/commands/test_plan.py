@@ -199,6 +199,15 @@ def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, c
     assert plan(capsys, name, checkpoints["14B"], gigabytes=74)[0] == 0
 
 
+def test_where_ranks_share_out_the_weights_each_has_a_base_to_decode_with_also_under_an_adapter(checkpoints, capsys):
+    name = "one_80gb_lora_8b engine=TransformersEngine"
+    shared, whole = (
+        float(re.findall(r"engine's copy *\S* *([\d.]+)", plan(capsys, name, checkpoints["8B"], *more)[1])[0])
+        for more in ((), ("strategy=fsdp2", "--trainer.devices", "2"))
+    )
+    assert shared < 1 < 14 < whole - shared
+
+
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):
     argv = [
         "fit",
