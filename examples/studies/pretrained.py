@@ -74,6 +74,7 @@ def page(own: dict[str, Any]) -> str:
         doors=of_seeds(doors["seeds"]),
         doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
         num_doors=len(by_seed),
+        doors_adds=interval(doors["seeds"][SEEN]["training_adds"]["difference"]),
         doors_transfer=", ".join(interval([one["mean"], *one["ci95"]]) for one in by_seed),
         doors_noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
         doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
@@ -254,8 +255,7 @@ for. Demonstrated notes have a fifth of the facts, never wrong. Seeds: {num_door
 
 {doors}
 
-**Training adds {doors_transfer} to transfer** (by seed, over packs; over two seeds it is not
-shown). Facts noted, by every fourth rollout: {doors_noted}. First it learns to note
+**Training adds {doors_adds} to transfer**; by seed, over packs, {doors_transfer}. Facts noted, by every fourth rollout: {doors_noted}. First it learns to note
 one fact, then two. A right note adds {doors_worth} to later reward. Notes that are wrong in
 place of missing leave less to learn: with half of the keys random T=0 already notes .95 (warm start {noisy_best}, trained
 {noisy_trained}), with all of them random 48 updates teach nothing ({random_notes} of the facts noted first and last, a guess).
