@@ -5,9 +5,9 @@ Scored anew for each query, since the texts of a context change after every task
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -16,12 +16,12 @@ _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
 
 
-class Similarity(Protocol):
+class Similarity(ABC):
     """How near entries are to a query."""
 
+    @abstractmethod
     def scores(self, entries: tuple, text: Callable[[object], str], query: str) -> np.ndarray:
         """[n] of each entry's text for the query: the higher, the nearer."""
-        ...
 
 
 def words_of(text: str) -> list[str]:

@@ -13,7 +13,7 @@ class Growth(PackSource):
     """Packs 0, 1, 2, ... as the environment draws them, with a bound on their tasks, or on the turns of a task, that grows.
 
     Stage s lasts `rollouts_per_stage` rollouts, the last one to the end of the training. A task that reaches its bound is cut off
-    with reward 0, as one that runs out of the policy's window is. Validation and suites have full packs from the start.
+    with the lowest reward, as one that runs out of the policy's window is. Validation and suites have full packs from the start.
 
     Source: ScalingInter-RL of AgentGym-RL (arXiv 2509.08755), which raises the number of turns in steps after a fixed number of
     updates. What differs: stages are counted in rollouts, the number of tasks can grow too, and the prompt does not mention the

@@ -1,14 +1,19 @@
 """Mechanisms of records: what becomes of a task, what the next one is shown, and that nothing in a record can pass for more."""
 
+import re
+import sys
+from types import SimpleNamespace
+
 import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonargparse import ArgumentParser
 
-from cod_lightning.contexts.base import Stored
+from cod_lightning.contexts.base import ContextMechanism, Stored
 from cod_lightning.contexts.records import Record
-from cod_lightning.contexts.retrieval import best, similarities, words_of
+from cod_lightning.contexts.retrieval import Similarity, best, similarities, words_of
 from cod_lightning.envs.base import Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
@@ -18,6 +23,7 @@ from cod_lightning.methods.episodes import EpisodesContext, EpisodesState
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.types import EpisodeKind, Split
 from tests.cases import each
+from tests.command_line import ROOT
 from tests.lived_tasks import lived, shown, solved
 from tests.word_play import first_packs, scripted
 
@@ -75,7 +81,7 @@ def test_retrieval_pays_where_there_are_more_facts_than_a_task_is_shown():
 
 
 def test_a_similarity_from_elsewhere_takes_the_place_of_shared_words():
-    class ByLength:
+    class ByLength(Similarity):
         def scores(self, entries, text, query):
             return np.array([-abs(len(text(entry)) - len(query)) for entry in entries], np.float32)
 
@@ -83,6 +89,22 @@ def test_a_similarity_from_elsewhere_takes_the_place_of_shared_words():
     state = EpisodesState(records, (0.5,) * 3, num_tasks=3)
     context = EpisodesContext(select="similarity", most=1, similarity=ByLength())
     assert context.prepare(state, "rules", "").state.shown == (1,)
+
+
+def test_the_encoder_of_the_guide_is_chosen_by_its_name(tmp_path, monkeypatch):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guides/memories.md").read_text(), re.DOTALL)
+    (tmp_path / "encoders.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    encoded = SimpleNamespace(
+        encode=lambda one: np.array([len(one)] if isinstance(one, str) else [[len(x)] for x in one])
+    )
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=lambda path: encoded))
+    parser = ArgumentParser()
+    parser.add_argument("--context", type=ContextMechanism)
+    name = f"{EpisodesContext.__module__}.{EpisodesContext.__name__}"
+    typed = ["--context", name, "--context.similarity", "encoders.Encoder", "--context.similarity.path", "any"]
+    similarity = parser.instantiate_classes(parser.parse_args(typed)).context.similarity
+    assert similarity.scores(("a", "bcd"), str, "xy").tolist() == [2, 6]
 
 
 def test_similarity_shows_what_shares_words_of_equal_ones_the_newest_and_of_nothing_nothing():
