@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config
 from cod_lightning import extras
 from cod_lightning.cli import main
 from cod_lightning.commands.shipped import config_folder
-from tests.command_line import cod
+from tests.command_line import ROOT, cod
 from tests.real_templates import CHATML, bpe_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,7 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "one_80gb_lora_8b --data.engine.kv_cache_gb=10": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
     "one_80gb_full_1_7b": ("1.7B", 80, 1, False, False, 16_384, 20, 256, True),
     "one_80gb_lora_8b": ("8B", 80, 1, True, False, 8192, 20, 256, True),
+    "one_80gb_lora_8b --data.engine.kv_cache_gb=10.0": ("14B", 80, 1, True, False, 8192, 10, 256, True),
     "loop_apps_8b": ("8B", 80, 1, True, False, 32_000, 20, 256, True),
     "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
     "pde_control_grid": ("8B", 80, 8, False, False, 26_000, 20, 256, True),
@@ -36,6 +37,17 @@ EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cach
     "pde_control_grid_opd": ("8B", 80, 4, False, False, 26_001, None, 256, False),
     f"eight_80gb_full_8b {ELSEWHERE} trainer.num_nodes=2": ("8B", 80, 16, False, False, 16_384, None, 256, False),
 }
+LISTED = (  # in the order of the guide's table
+    "one_80gb_lora_8b --data.engine.kv_cache_gb=10",
+    "one_24gb_qlora_8b",
+    "one_80gb_full_1_7b",
+    "one_80gb_lora_8b",
+    "one_80gb_lora_8b --data.engine.kv_cache_gb=10.0",
+    "loop_apps_8b",
+    "eight_80gb_full_8b",
+    f"eight_80gb_full_8b {SERVERS} trainer.devices=4",
+    f"eight_80gb_full_8b {ELSEWHERE} trainer.num_nodes=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +139,10 @@ def test_an_experiment_fits_its_machine_and_the_plan_is_within_15_percent_of_the
     assert float(together[1]) == gigabytes
     assert float(together[0]) == pytest.approx(peak_by_definition(size, *rest), rel=0.15)
     assert float(together[0]) < 0.92 * gigabytes, "no room for what was not counted"
+    guide = (ROOT / "docs" / "guides" / "your_gpu.md").read_text()
+    figures = dict(zip(LISTED, re.findall(r"\| (\d+)(?: each)? \|$", guide, re.MULTILINE), strict=True))
+    rounded = round(float(together[0]))
+    assert int(figures.get(name, rounded)) == rounded
 
 
 @pytest.mark.parametrize("name", ["one_80gb_lora_8b", "one_24gb_qlora_8b"])
