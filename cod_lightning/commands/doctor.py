@@ -19,7 +19,7 @@ def run(argv: Sequence[str]) -> int:
     """Print the causes that are found, or that none is."""
     about = (
         "Name what ails a training: it looks at metrics.csv, the lifecycles and evaluation.json of a run, and scores late notes "
-        "with its last checkpoint. Causes and thresholds: docs/guides/doctor.md."
+        "with its last checkpoint. The causes: docs/guides/doctor.md."
     )
     parser = parser_of("doctor", about, {"trust": TRUST})
     parser.add_argument("run", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
@@ -39,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
     for note in notes:
         print(f"note: {note}")
     if findings:
-        print(f"\nTo follow these links: {program()} report {options.run}. Thresholds: docs/guides/doctor.md.")
+        print(f"\nTo follow these links: {program()} report {options.run}. The causes: docs/guides/doctor.md.")
     return 0
 
 
