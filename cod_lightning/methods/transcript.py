@@ -66,7 +66,7 @@ class TranscriptContext(RecordContext):
 
     State: ClassVar[type[Struct]] = TranscriptState
 
-    def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: Count = 8192) -> None:
+    def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: Count = 4096) -> None:
         super().__init__(protocol)
         self.budget = budget
 

@@ -35,8 +35,8 @@ def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
     beside(TranscriptContext(budget=64), Budget).check(65, 32)
     with pytest.raises(ConfigError, match=r"data\.context\.budget is 64"):
         beside(TranscriptContext(budget=64), Budget).check(64, 32)
-    with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
-        beside(CompactingContext(TranscriptContext()), Budget).check(6000, 600)
+    with pytest.raises(ConfigError, match=r"data\.context\.budget is 4096"):
+        beside(CompactingContext(TranscriptContext()), Budget).check(4096, 600)
 
 
 def test_a_transcript_has_every_word_that_was_shown_and_said_in_their_order():
