@@ -89,11 +89,12 @@ class DecodeGraphs:
         return recorded.hidden
 
     def _record(self, inputs: Int[Tensor, "2 S"], num_columns: int, cache: SlotCache) -> None:
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(inputs.device)
         graph, inputs = torch.cuda.CUDAGraph(), inputs.clone()
         pool = next(iter(self._recorded.values())).graph.pool() if self._recorded else None
         try:
-            with torch.cuda.graph(graph, pool=pool):
+            # training may go on in another thread, whose calls are none of the recording's
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 hidden = self.body(inputs[0], inputs[1], num_columns, cache)
         except RuntimeError as error:  # a layer that asks the device something cannot be recorded
             self._refused = True

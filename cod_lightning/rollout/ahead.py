@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+import torch
+
 from cod_lightning.errors import GivenUp
 from cod_lightning.rollout.deadlines import Liveness
 
@@ -61,8 +63,15 @@ class RolloutAhead:
             if self._playing:
                 return
             self._playing = True
-        self._thread = threading.Thread(target=self._play, name="rollout ahead", daemon=True)
+        gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
+        self._thread = threading.Thread(target=self._play_on, args=(gpu,), name="rollout ahead", daemon=True)
         self._thread.start()
+
+    def _play_on(self, gpu: int | None) -> None:
+        """On the GPU of the thread that begins them: a thread of its own is on the first one."""
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
+        self._play()
 
     def _play(self) -> None:
         while True:

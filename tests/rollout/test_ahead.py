@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+import torch
 
 from cod_lightning.rollout import ahead as ahead_module
 from cod_lightning.rollout.ahead import RolloutAhead
@@ -58,3 +59,14 @@ def test_a_run_that_is_over_leaves_the_next_one_in_the_same_process_alone(livene
     ahead.begin(lambda: liveness.at("lifecycle", "engine"), "next")
     assert ahead.take() is None
     assert ahead.begun == []
+
+
+def test_what_is_played_ahead_is_on_the_gpu_of_its_rank(liveness, monkeypatch):
+    of_threads = threading.local()  # as CUDA keeps it; a thread begins with the first one
+    of_threads.gpu = 1
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: getattr(of_threads, "gpu", 0))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda gpu: setattr(of_threads, "gpu", gpu))
+    ahead = RolloutAhead(liveness)
+    ahead.begin(torch.cuda.current_device)
+    assert ahead.take() == 1
