@@ -62,16 +62,15 @@ class PolicyModule(L.LightningModule):
         self.vocabulary = derive_seed("vocabulary", *data.words_for(self.policy))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves and casts, but the model's derived buffers are moved only.
+        """Moves and casts, but the model's derived buffers and its adapter are moved only.
 
         `trainer.precision=bf16-true` casts all there is, rotary frequencies included; transformers keeps those in
         float32, since at position 10,000 a frequency of three digits turns by tens of radians too much or too little.
+        An adapter is in float32 for its small updates.
         """
-        kept = [] if self.model is None else _derived_buffers(self.model)
-        super()._apply(fn, recurse)
-        for module, name, before in kept:
-            setattr(module, name, before.to(getattr(module, name).device))
-        return self
+        kept = [] if self.model is None else [*_derived_buffers(self.model), *adapter_weights(self.model).values()]
+        as_they_are = set(map(id, kept))
+        return super()._apply(lambda one: one.to(fn(one).device) if id(one) in as_they_are else fn(one), recurse)
 
     @property
     def _model(self) -> PreTrainedModel:
@@ -341,10 +340,10 @@ def _leave_out_dropout(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def _derived_buffers(model: nn.Module) -> list[tuple[Any, str, Tensor]]:
-    """Module, name and value of the floating-point buffers that no state dict holds."""
+def _derived_buffers(model: nn.Module) -> list[Tensor]:
+    """The floating-point buffers that no state dict holds."""
     return [
-        (module, name, buffer)
+        buffer
         for module in model.modules()
         for name, buffer in module.named_buffers(recurse=False)
         if name in module._non_persistent_buffers_set and buffer.is_floating_point()

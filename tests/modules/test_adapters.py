@@ -6,7 +6,7 @@ import lightning as L
 import pytest
 import torch
 
-from cod_lightning.adapters import adapter_weights
+from cod_lightning.adapters import adapter_weights, is_adapter
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
@@ -44,6 +44,26 @@ def online(base, kind: type[PretrainedPolicy] = LoRAPolicy, **options):
     L.seed_everything(1, verbose=False)
     policy = kind(str(base), dtype="float32", window=96, **({} if kind is PretrainedPolicy else {"rank": 64}))
     return GRPOModule(policy, **({"lr": 1e-2, "reweight": None} | options)), small_data(**SIZES, seed=1)
+
+
+def test_an_adapter_stays_in_float32_where_everything_else_is_cast(tmp_path):
+    """Updates of its size are lost in bfloat16: the rate is far below what a weight of .02 can take there."""
+    write_base(tmp_path)
+    module, data = online(tmp_path, lr=1e-6)
+    trainer = quiet_trainer(tmp_path, WeightSync(), precision="bf16-true", max_steps=1)
+    begun = {}
+    module.on_fit_start = lambda: begun.update(
+        {k: v.detach().clone() for k, v in adapter_weights(module.model).items()}
+    )
+    trainer.fit(module, data)
+    kinds = {is_adapter(name): weight.dtype for name, weight in module.model.named_parameters()}
+    assert kinds == {True: torch.float32, False: torch.bfloat16}
+    moved = [
+        float((weight.detach() - begun[name]).abs().max()) for name, weight in adapter_weights(module.model).items()
+    ]
+    assert 0 < max(moved) < 1e-5
+    served = data.engine.held()
+    assert all(torch.equal(served[name], weight) for name, weight in adapter_weights(module.model).items())
 
 
 def test_the_loss_of_a_4_bit_training_falls(tmp_path):
