@@ -94,7 +94,7 @@ class Suite:
             from cod_lightning.envs.ralph_loop import RalphLoop
 
             env = RalphLoop(env)
-        elif self.wrap == "non_stationary" or self.change_at is not None:
+        if self.wrap == "non_stationary" or self.change_at is not None:
             from cod_lightning.envs.non_stationary import NonStationary
 
             env = NonStationary(env, self.change_at)
