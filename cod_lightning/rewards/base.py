@@ -172,7 +172,7 @@ async def _at_place(
 ) -> list[Episode]:
     """The siblings' episodes with these parts."""
     kind, position = episodes[0].kind, episodes[0].position
-    task = tasks[position]
+    task = tasks[min(position, len(tasks) - 1)]  # a program may ask for a text after the last one
     known = [episode for episode in episodes if episode.reward is not None]
     asked = {name: _of_siblings(part, known, task) for name, part in parts.items() if known and kind in part.kinds}
     if not asked:

@@ -10,7 +10,7 @@ import pytest
 
 from cod_lightning.datamodules.checks import check_siblings
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.lifecycles import ConnectTheDots, Program
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
@@ -181,6 +181,27 @@ def test_siblings_of_other_lengths_are_compared_where_there_are_several():
     assert [len(one.episodes) for one in others] == [2, 2, 2]
     assert len(first.episodes) == 2 * NUM_TASKS
     assert all("no sibling is left" in one.error for one in first.solves[1:])
+
+
+class SumsUp(Program):
+    """A text about the whole pack comes after its last task."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            await agent.solve(task)
+        await agent.ask(pack.tasks[-1], Ask())
+
+
+def test_a_text_after_the_last_task_is_compared_as_one_about_it():
+    seen = []
+
+    def noted(episodes, task):
+        seen.append(task.id)
+        return numbered(episodes, task)
+
+    (group,) = play(num_packs=1, program=SumsUp(), order=Does(noted, kinds=frozenset({EpisodeKind.WRITE})))
+    assert seen == [group.pack.tasks[-1].id]
+    assert [one.episodes[-1].parts["order"] for one in group.lifecycles] == [0.0, 1.0, 2.0, 3.0]
 
 
 @each("program", [Anchored(), Counterfactual(), BestOfN(), ProposeAndSolve(), ProposeAndSolve(proposes=False)])
