@@ -147,7 +147,8 @@ class TermsAlone(Baseline):
 
 
 def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none", "group", "batch"]) -> Tensor:
-    """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else 1.
+    """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else, or
+    where there is one return alone, 1.
 
     Advantages are divided by it. Population standard deviation (division by n): the mean square of a group-mean advantage is
     then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, or by
@@ -160,7 +161,7 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
     if mode == "group":
         total, count = sums(returns)
         squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)
-        return (squares / count.clamp_min(1)).sqrt().to(returns.values)
+        return torch.where(count > 1, (squares / count.clamp_min(1)).sqrt(), 1.0).to(returns.values)
     chosen = advantages.values[advantages.valid]
     return chosen.std(correction=0) if mode == "batch" and len(chosen) else advantages.values.new_tensor(1.0)
 

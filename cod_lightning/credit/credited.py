@@ -13,7 +13,8 @@ B is the run's baseline over siblings, M the number of attempts that have a rewa
 are those M, or all of a name where the program gives one. An attempt's rewards say nothing about other attempts' tokens, nor
 the mean without the context about the words that wrote it, so each is a baseline: with leave-one-out over siblings the
 expected gradient is that of the credit rule alone (each of M attempts weighs 1/M of the one), and only its noise differs.
-Where no attempt has a reward, siblings decide as before.
+Where no attempt has a reward, siblings decide as before. A critic's return of an anchored solve is for the same reason
+R - (M-1) w/M (r_j - mean of the other attempts), which has the mean of R; of updates it needs no measure.
 
 Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare what came of one intermediate state; the formula
 is ours.
@@ -125,6 +126,8 @@ class Credited:
     the other half is `data.resample_packs`)."""
     criticised: Bool[Tensor, " F"] | None = None
     """Episodes to whose tokens a critic gives advantages where their return is known; None: there is no critic."""
+    of_attempts: Float[Tensor, " F"] | float = 0.0
+    """Of each return, what the attempts beside its episode are credited with in place of it."""
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
@@ -145,10 +148,10 @@ class Credited:
 
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
-        """Returns of lifecycles' own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
+        """A critic's returns of own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
         known = self.returns.valid
         known = known & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else known
-        return self.returns.values.masked_fill(~known, math.nan)
+        return (self.returns.values - self.of_attempts).masked_fill(~known, math.nan)
 
     @cached_property
     def group_returns(self) -> Float[Tensor, " F"]:
@@ -163,12 +166,14 @@ class Credited:
     def figures(self) -> dict[str, float]:
         """What a training logs of it."""
         signal = self.packs_with_signal[self._of_packs(self.valid & self.table.own)]
+        silent = 1 - float(signal.sum()) / max(1, len(signal))
         rewards, known = self.table.solved()
         count, total = known.sum(dim=(0, 1)), rewards.sum(dim=(0, 1))
         return {
             "train/lifecycles": float(len(self.table.place[:, :2].unique(dim=0))),
             "train/red_temperature": self.temperature,
-            "train/zero_variance_packs": 1 - float(signal.sum()) / max(1, len(signal)),
+            # a critic needs no pack in which siblings are compared
+            **({"train/zero_variance_packs": silent} if self.criticised is None or len(signal) else {}),
             **{f"train/reward/position_{n}": float(total[n] / count[n]) for n in range(len(count)) if count[n]},
         }
 
@@ -193,7 +198,7 @@ def credited(
     Attempts are divided by what their solve episode's siblings are divided by, and weigh in RED's sum with their tokens.
     """
     returns = rule(table)
-    found = with_attempts(table, returns, rule, baseline)
+    found, of_attempts = with_attempts(table, returns, rule, baseline)
     chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
     valid = found.valid & chosen
     values = torch.where(valid, found.values, 0.0)
@@ -207,8 +212,11 @@ def credited(
     of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
     values, of_equals = divided(values, divisor), divided(of_equals, divisor)
     tilted, temperature = values, 0.0
-    if reweight is not None:  # as if all were one lifecycle, which is all that RED's sum sees
-        as_one = (one.view(1, 1, -1) for one in (values, table.action_counts, valid))
+    if (
+        reweight is not None
+    ):  # as if all were one lifecycle, which is all that RED's sum sees; a critic's rows are not its own
+        its = valid & ~returns.valid if criticised else valid
+        as_one = (one.view(1, 1, -1) for one in (values, table.action_counts, its))
         tilted, temperature = reweight(*as_one)
     return Credited(
         table=table,
@@ -220,6 +228,7 @@ def credited(
         temperature=temperature,
         filtered=filtered,
         criticised=chosen if criticised else None,
+        of_attempts=of_attempts,
     )
 
 
@@ -257,13 +266,15 @@ def shared(table: EpisodeTable, sets: Int[Tensor, " F"]) -> Shared:
     )
 
 
-def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, baseline: Baseline) -> PerEpisode:
-    """Advantages of all F entries: those of `baseline` alone where there are no attempts."""
+def with_attempts(
+    table: EpisodeTable, returns: PerEpisode, rule: CreditRule, baseline: Baseline
+) -> tuple[PerEpisode, Float[Tensor, " F"]]:
+    """Advantages of all F entries, those of `baseline` alone where there are no attempts; and `Credited.of_attempts`."""
     plain, counts = baseline.of_all(table, returns), table.valid & table.trained & ~table.own
     if table.own.all():
-        return plain
+        return plain, torch.zeros_like(returns.values)
     if isinstance(baseline, TermsAlone):
-        return PerEpisode(plain.values, plain.valid | counts)
+        return PerEpisode(plain.values, plain.valid | counts), torch.zeros_like(returns.values)
     begun, beside = shared(table, table.begun), shared(table, table.beside)
     rewards = table.known_rewards.double()
     (own, after), later = torch.zeros(2, len(table), dtype=torch.float64), torch.arange(len(table))
@@ -286,7 +297,8 @@ def with_attempts(table: EpisodeTable, returns: PerEpisode, rule: CreditRule, ba
     rest = baseline.of_all(table, PerEpisode(returns.values - term, returns.valid))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
     counts &= beside.count >= 2
-    return PerEpisode(torch.where(counts, anchored, values).to(plain.values), plain.valid | counts)
+    of_attempts = ((begun.count - 1).clamp_min(0) * anchored).to(plain.values)
+    return PerEpisode(torch.where(counts, anchored, values).to(plain.values), plain.valid | counts), of_attempts
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:

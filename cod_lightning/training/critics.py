@@ -19,7 +19,8 @@ class Critic(ABC):
     """A network from hidden states to values, and how advantages come of them. A frozen dataclass, chosen with `model.critic`.
 
     The value before an action token estimates the return of the row's episode, which the credit rule says; no sibling is needed.
-    Baseline, scale and reweighting have no say in rows that have one. Extra attempts and replayed rows keep theirs.
+    Baseline, scale and reweighting have no say in rows that have one. Extra attempts and replayed rows keep theirs, and a return is
+    without what attempts have of it (`cod_lightning/credit/credited.py`).
     """
 
     lr: float

@@ -2,6 +2,8 @@
 
 import random
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, Terms
 from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table
+from cod_lightning.errors import ConfigError
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
@@ -138,6 +141,44 @@ def test_attempts_leave_the_expected_credit_as_it_was():
     assert float(plain.mean()) > 10 * error
     assert abs(float(plain.mean() - anchor.mean())) < 4 * error
     assert float(anchor.var()) < float(plain.var())
+
+
+@each("tries", [1, 2, 3, 4])
+def test_attempts_and_the_rows_of_a_critic_have_the_expected_gradient_of_the_credit_rule(tries):
+    """Every outcome of a lottery that is tried so often, the lifecycle's own try included, and of a second task after it."""
+    win, value, total = 0.3, 0.2, 0.0
+    for outcome in product((0.0, 1.0), repeat=tries + 1):
+        own, later, *more = outcome
+        facts = [EpisodeFacts(0, e, None, True, 0, e, reward, 1) for e, reward in enumerate((own, own * later))]
+        facts += [EpisodeFacts(0, 2 + m, 0, True, 0, 0, reward, 1) for m, reward in enumerate(more)]
+        found = credited_entries(episode_table([facts]), EpisodeCredit(), GroupMean(), criticised=True)
+        advantages = [found.known_returns[0].item() - value, *(found.advantages[2:].tolist())]
+        chances = [win if won else 1 - win for won in (own, *more)]
+        scores = [won - win for won in (own, *more)]
+        total += 0.5 * prod(chances) * sum(a * score for a, score in zip(advantages, scores, strict=True))
+    assert total == pytest.approx(win * (1 - win) * (0.5 + 0.5 * 0.5), abs=1e-6)
+
+
+def test_attempts_of_a_single_lifecycle_are_trained_whatever_the_scale():
+    facts = [EpisodeFacts(0, 0, None, True, 0, 0, 1.0, 1), EpisodeFacts(0, 1, 0, True, 0, 0, 0.0, 1)]
+    table = episode_table([facts] * 2)
+    for scale in ("none", "group", "batch"):
+        found = credited_entries(table, TaskCredit(), GroupMean(), scale, criticised=True)
+        assert found.advantages[2:].tolist() == [-0.5] * 2
+
+
+def test_the_rows_of_a_critic_have_no_say_in_how_attempts_are_reweighted():
+    large = [EpisodeFacts(k, 0, None, True, 0, 0, reward, n) for k, (reward, n) in enumerate([(0.0, 90), (5e5, 1)])]
+    attempts = [EpisodeFacts(1, 1 + m, 0, True, 0, 0, 5e5 + m, 1) for m in range(2)]
+    with pytest.raises(ConfigError, match=r"model\.reweight"):
+        credited_entries(episode_table([large]), TaskCredit(), GroupMean(), reweight=AdaptiveRED())
+    for facts in (large, large + attempts):
+        plain, tilted = (
+            credited_entries(episode_table([facts]), TaskCredit(), GroupMean(), reweight=of, criticised=True)
+            for of in (None, AdaptiveRED())
+        )
+        assert tilted.temperature == 0
+        assert torch.equal(tilted.advantages, plain.advantages)
 
 
 @each("mode", ["group", "batch"])

@@ -287,6 +287,13 @@ def test_siblings_that_do_equally_well_have_no_advantage_however_large_their_rew
                 torch.testing.assert_close(found.group_returns, found.returns.values, rtol=0, atol=0)
 
 
+def test_packs_that_nothing_is_compared_in_are_not_said_to_be_without_signal_where_a_critic_gives_one():
+    alone, tied = ([EpisodeFacts(k, 0, None, True, 0, 0, 1.0, 3) for k in range(num)] for num in (1, 2))
+    for packs, criticised, share in (([alone], False, 1.0), ([alone], True, None), ([alone, tied], True, 1.0)):
+        found = credited_entries(episode_table(packs), EpisodeCredit(), GroupMean(), criticised=criticised)
+        assert found.figures().get("train/zero_variance_packs") == share
+
+
 def test_packs_that_are_filtered_teach_a_critic_nothing_and_all_others_are_in_its_updates():
     rewards = [[1.0, 1.0], [1.0, 0.0], [None, 0.0]]
     table = episode_table([[EpisodeFacts(k, 0, None, True, 0, 0, r, 3) for k, r in enumerate(of)] for of in rewards])
