@@ -24,7 +24,7 @@ _PATIENCE = 3
 class Notes(RolloutCallback):
     """Prints on standard error, once each, what `doctor` would say of the latest three rollouts: truncated answers and dead groups.
 
-    It looks at the groups that rank 0 trains on. Dead groups are no fault where another model teaches.
+    It looks at the groups that rank 0 trains on.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,10 @@ class Notes(RolloutCallback):
         from cod_lightning.diagnosis.causes import DeadGroups, TruncatedAnswers
         from cod_lightning.diagnosis.evidence import Evidence
 
-        run = Evidence(folder=Path(self._trainer.default_root_dir), groups=[*chain(*self._rollouts)])
-        for cause in (TruncatedAnswers, *([] if self._trainer.lightning_module.scorers else [DeadGroups])):
+        module: Any = self._trainer.lightning_module
+        config = {"model": {"critic": module.critic, "scorers": module.scorers}}
+        run = Evidence(folder=Path(self._trainer.default_root_dir), config=config, groups=[*chain(*self._rollouts)])
+        for cause in (TruncatedAnswers, DeadGroups):
             if cause.named() not in self.noted and (found := cause()(run)) is not None:
                 self.noted.append(found.cause)
                 print(f"note: {found.cause}: {found.seen}. {found.remedy}", file=sys.stderr)

@@ -256,13 +256,15 @@ class DeadGroups(Cause):
     """Siblings do equally well, so that nothing is learnt from their packs.
 
     Named where `train/zero_variance_packs` is at least {most:.0%} in the mean of the late updates, or in as many of the late groups
-    siblings have equal rewards in every task.
+    siblings have equal rewards in every task; not where a critic or another model teaches (`model.critic`, `model.scorers`).
     """
 
     most = 0.8
     remedy = "Easier or more varied tasks, a larger data.group_size, or data.resample_packs."
 
     def seen(self, run: Evidence) -> Seen | None:
+        if run.option("model.critic") or run.option("model.scorers"):
+            return None
         whole = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
         alike = [_alike(lives) for lives in whole if len(lives) > 1]
         equal = fmean(alike) if len(alike) >= FEWEST // 4 else 0.0

@@ -193,6 +193,14 @@ def test_siblings_whose_attempts_differ_are_no_dead_group():
     assert causes_of(healthy(groups=groups)) == []
 
 
+@each(
+    "teacher", [{"critic": {"class_path": "ValueHead"}}, {"scorers": {"teacher": {"class_path": "CheckpointScorer"}}}]
+)
+def test_siblings_that_tie_are_no_dead_group_where_something_else_teaches(teacher):
+    tied = HAVE["dead groups"]
+    assert causes_of(replace(tied, config={**tied.config, "model": teacher})) == []
+
+
 def test_a_finding_says_which_lifecycles_show_it():
     found = causes_of(HAVE["format collapse"])[0]
     assert str(found.shown_by[0]) == "step 9, pack p9.0, sibling 0, solve 0"
