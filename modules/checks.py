@@ -70,9 +70,10 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
     expected = f"a kind that data.program has and data.frozen does not play ({left})"
     yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected
 
-    by_siblings = baseline.compares and (module.critic is None or module.filter_packs or data.resample_packs)
+    needs = module.critic is None or module.filter_packs or data.resample_packs or data.replay is not None
     expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do"
-    yield data.group_size < 2 and (by_siblings or loss.compares_siblings), "data.group_size", data.group_size, expected
+    compared = (baseline.compares and needs) or loss.compares_siblings
+    yield data.group_size < 2 and compared, "data.group_size", data.group_size, expected
 
     if isinstance(baseline, TermsAlone):
         expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"

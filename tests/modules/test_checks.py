@@ -44,6 +44,7 @@ from tests.training.test_rollouts import data, module
         ({"loss": SDPO(), "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
         ({"filter_packs": True, "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
         ({"critic": ValueHead()}, {"group_size": 1, "resample_packs": 2}, r"data\.group_size is 1"),
+        ({"critic": ValueHead()}, {"group_size": 1, "replay": SelfImitation()}, r"data\.group_size is 1"),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}, r"data\.resample_packs is 2"),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
         ({"baseline": Accepted(), "scale": "batch"}, {}, r"model\.scale is batch"),
