@@ -10,6 +10,7 @@ from cod_lightning.credit.baselines import Accepted, TermsAlone
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
+from cod_lightning.rewards import SiblingReward
 from cod_lightning.training.scorers import Scorer
 
 In = TypeVar("In")
@@ -73,6 +74,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
     needs = module.critic is None or module.filter_packs or data.resample_packs or data.replay is not None
     expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do"
     compared = (baseline.compares and needs) or loss.compares_siblings
+    compared = compared or any(isinstance(part, SiblingReward) for part in data.rewards.values())
     yield data.group_size < 2 and compared, "data.group_size", data.group_size, expected
 
     if isinstance(baseline, TermsAlone):

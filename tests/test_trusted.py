@@ -5,15 +5,19 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import yaml
+from jsonargparse._common import denying_import_path_entry, parsing_settings
 
+from cod_lightning.checkpoints.checkpoint import Checkpoint
 from cod_lightning.cli import main
+from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
-from cod_lightning.commands.train import config_of_run, model_of
+from cod_lightning.commands.train import TrainCLI, config_of_run, model_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from
 from tests.cases import each
@@ -54,6 +58,8 @@ def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, co
     (foreign / "config.yaml").write_text(yaml.safe_dump({section: {name: [named] if name == "callbacks" else named}}))
     where = ["--out", "out"] if command == "export" else ["--state", "state"]
     argv = [command, "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), *where]
+    with pytest.raises(SystemExit):
+        main([*argv, "--trust=false"])
     with pytest.raises(SystemExit):
         main(argv)
     said = capsys.readouterr().err.strip().splitlines()[-1]
@@ -141,17 +147,62 @@ def test_a_foreign_run_sends_no_key_away_and_runs_no_program(foreign, capsys, da
     assert said.endswith("Add --trust if you trust the run as you would a program.")
 
 
-def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_either(foreign):
-    (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}\n' * 40)
+def begun(**warm_start):
+    """A run's config with this warm start."""
     data = LEAST["data"] | {"program": {"class_path": "cod_lightning.lifecycles.ConnectTheDots"}, "pack_size": 2}
-    run = {
+    return {
         **LEAST,
         **{"seed_everything": 1, "torch_threads": None, "trainer": {"accelerator": "cpu", "precision": None}},
-        "warm_start": asdict(WarmStart(env=PLAYED)),
+        "warm_start": asdict(WarmStart(**warm_start)),
         "data": data | {"max_new_tokens": 8},
     }
+
+
+def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_either(foreign):
+    (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}\n' * 40)
     with only_from(OWN, trust=False), pytest.raises(ConfigError, match="nothing that runs programs"):
-        ensure_warm_start(run)
+        ensure_warm_start(begun(env=PLAYED))
+
+
+THING = {"class_path": "payload.Thing"}
+
+
+@each(
+    ("typed", "kept", "whole", "named"),
+    [
+        ({}, {}, True, True),
+        ({}, {"num_updates": 7, "lr": 0.5}, True, True),
+        ({"env": PLAYED}, {"env": PLAYED, "num_updates": 7}, True, True),
+        ({}, {"env": PLAYED}, False, False),
+        ({}, {"env": THING}, False, False),
+        ({}, {"env": {"worlds": (THING,)}}, False, False),
+        ({"env": THING}, {"env": PLAYED}, False, True),
+    ],
+)
+def test_a_checkpoint_s_warm_start_is_trusted_as_far_as_a_trusted_config_says_the_same(
+    monkeypatch, typed, kept, whole, named
+):
+    def ensure_warm_start(run, words):
+        assert run == begun(**kept)
+        seen.append(
+            (
+                is_trusted(),
+                not parsing_settings["import_paths_enforced"] or denying_import_path_entry("payload.Thing") is None,
+            )
+        )
+        raise ConfigError("", "", "", "")
+
+    seen: list[tuple[bool, bool]] = []
+    monkeypatch.setattr(phase, "ensure_warm_start", ensure_warm_start)
+    cli: Any = TrainCLI.__new__(TrainCLI)
+    cli.config, cli.asked = SimpleNamespace(warm_start=SimpleNamespace(num_updates=1)), begun(**typed)
+    cli.model = SimpleNamespace(policy=SimpleNamespace(has_weights=True))
+    cli.datamodule = SimpleNamespace(words_for=lambda policy: ())
+    monkeypatch.setattr(cli, "check_played", lambda: None)
+    for outer in (True, False):
+        with only_from(OWN, trust=outer), pytest.raises(ConfigError):
+            cli.make_warm_start([Checkpoint(Path("x.ckpt"), {"run_config": {"config": begun(**kept)}})])
+    assert seen == [(whole, named), (False, False)]
 
 
 @each("trusted", [False, True])

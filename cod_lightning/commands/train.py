@@ -36,7 +36,7 @@ from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.terminal import Screen
-from cod_lightning.trusted import OWN, STRATEGIES, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, is_trusted, leaves, only_from
 
 OF_A_RUN: Options = {"ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."), "trust": TRUST}
 SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
@@ -113,7 +113,12 @@ class TrainCLI(CodCLI):
         self._check_has_weights("warm_start", f"{warm.num_updates} updates")
         self.check_played()
         began = self._began_with(checkpoints)
-        self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
+        typed = list(leaves(phase.config_of(self.asked))) if is_trusted() else []
+        named = {value.partition(".")[0] for key, value in typed if key.endswith("class_path")}
+        # numbers name nothing; what else a checkpoint alone says, nobody has typed
+        said = [one for one in leaves(phase.config_of(began)) if not isinstance(one[1], int | float | None)]
+        with only_from((*OWN, *STRATEGIES, *named), trust=all(one in typed for one in said)):
+            self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
         self.demonstrations = getattr(demonstrated, "teacher", None)
         policy.weights = str(self.warm_start_folder)
 
@@ -305,7 +310,7 @@ def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCL
     own = None
     if "ckpt_path" in options and "--ckpt_path" in typed and not {"--config", "-c"} & typed.keys():
         own = config_of_run(typed["--ckpt_path"] or "")
-    trust = "--trust" in typed or own is None
+    trust = own is None or typed.get("--trust", "") is None  # a flag, so that --trust=false is none
     with only_from((*OWN, *STRATEGIES), trust=trust):
         found = made(expand(argv, own), command, options, cli)
     found.trusted = trust

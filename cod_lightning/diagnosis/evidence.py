@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
+from cod_lightning.markdown import visible
 from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.run import read_settings
@@ -40,7 +41,8 @@ class PlacedEpisode:
     @property
     def address(self) -> str:
         """What stands behind # where the report of the run opens this episode."""
-        return urlencode({"pack": self.pack, "sibling": self.sibling, "step": self.step, "episode": self.number})
+        pack = visible(str(self.pack))  # as the report has it
+        return urlencode({"pack": pack, "sibling": self.sibling, "step": self.step, "episode": self.number})
 
     def __str__(self) -> str:
         return (

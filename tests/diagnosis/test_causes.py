@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 import torch
@@ -206,6 +207,8 @@ def test_a_finding_says_which_lifecycles_show_it():
     assert str(found.shown_by[0]) == "step 9, pack p9.0, sibling 0, solve 0"
     assert found.shown_by[0].address == "pack=p9.0&sibling=0&step=9&episode=0"
     assert len(found.shown_by) == 3
+    odd = replace(found.shown_by[0], pack="p\ud800\x1b")
+    assert parse_qs(odd.address)["pack"] == ["p\ufffd\u241b"], "as the report names it"
 
 
 def test_what_follows_from_a_cause_is_left_out_beside_it():

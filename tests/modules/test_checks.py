@@ -12,6 +12,7 @@ from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.nft import NFT
+from cod_lightning.methods.noisy import NoisyPairwiseJudge
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
@@ -45,6 +46,7 @@ from tests.training.test_rollouts import data, module
         ({"filter_packs": True, "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
         ({"critic": ValueHead()}, {"group_size": 1, "resample_packs": 2}, r"data\.group_size is 1"),
         ({"critic": ValueHead()}, {"group_size": 1, "replay": SelfImitation()}, r"data\.group_size is 1"),
+        ({"critic": ValueHead()}, {"group_size": 1, "rewards": {"a": NoisyPairwiseJudge()}}, r"data\.group_size is 1"),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}, r"data\.resample_packs is 2"),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
         ({"baseline": Accepted(), "scale": "batch"}, {}, r"model\.scale is batch"),
