@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning.commands.parser import parser_of
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 
 
 def run(argv: Sequence[str]) -> int:
@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
     overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:
-            print(f"note: {one['name']}: {note}")
+            print(in_a_line(f"note: {one['name']}: {note}"))
     try:
         size = page.write(out, overview, lifecycles)
     except OSError as error:

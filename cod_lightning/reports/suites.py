@@ -1,6 +1,7 @@
 """The suites of `evaluation.json` as rows to draw and to tabulate; an unreadable suite leaves the others readable."""
 
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def run_names(folders: list[Path]) -> list[str]:
 
 def _suite(record: Any) -> dict[str, Any]:
     recovery = (record.get("figures") or {}).get("recovery") or {"offsets": [], "rows": {}}
-    offsets = [int(offset) for offset in recovery["offsets"]]
+    offsets = array("i", map(int, recovery["offsets"]))  # of 32 bits, as positions are, and axes can be drawn
     return {
         "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}"
         + (f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""),
@@ -86,7 +87,7 @@ def _curve(x: Iterable[int], points: Sequence[Mapping[str, Any]], mean: str, ci9
     """As a `Line` has it: means, intervals and the packs behind them, with five digits of every fraction."""
     bounds = [None if point[ci95] is None else [number(end) for end in point[ci95]] for point in points]
     return {
-        "x": list(x),
+        "x": [at for at, _ in zip(x, points, strict=True)],
         "y": [number(point[mean]) for point in points],
         "ci95": [None if of is None or None in of else (of[0], of[1]) for of in bounds],
         "n": [int(point["n"]) for point in points],

@@ -1,5 +1,8 @@
 """`report` on the command line."""
 
+import json
+import re
+
 from cod_lightning.cli import main
 from tests.cases import each
 from tests.records import group
@@ -25,11 +28,12 @@ def test_several_runs_make_one_report_at_the_place_that_is_asked_for_or_beside_t
     assert [path.name for path in out.parent.iterdir()] == ["both.html"]
 
 
-def test_what_was_left_out_is_said(tmp_path, capsys):
+def test_what_was_left_out_is_said_in_lines_that_no_name_ends(tmp_path, capsys):
     folder = write_run(tmp_path, GROUPS)
-    (folder / "evaluation.json").unlink()
+    (folder / "evaluation.json").write_text(json.dumps({"suites": {"x\nnote: all is well": {}}}))
     assert main(["report", str(folder)]) == 0
-    assert "note: " in capsys.readouterr().out
+    note, _ = capsys.readouterr().out.splitlines()
+    assert re.match(r"note: .*: Suite x note: all is well of evaluation\.json was left out", note)
 
 
 @each("out", ["", "folder", "one/config.yaml/report.html"])

@@ -108,7 +108,11 @@ def test_a_suite_of_another_version_costs_only_itself(tmp_path):
     write_run(tmp_path, GROUPS)
     path = tmp_path / "evaluation.json"
     suites = json.loads(path.read_text())["suites"]
-    for other in ({"positions": [{"wins": 3}]}, {"positions": [{"success": "high"}]}, {"figures": {"recovery": [3]}}):
+    figures = suites["held_out"]["figures"]
+    others = [{"positions": [{"wins": 3}]}, {"positions": [{"success": "high"}]}, {"figures": {"recovery": [3]}}]
+    for offsets in ([], [0], [-1, 0, 1, 2], [-1, 0, 10**300]):
+        others.append({"figures": figures | {"recovery": figures["recovery"] | {"offsets": offsets}}})
+    for other in others:
         path.write_text(json.dumps({"suites": {"old": suites["held_out"] | other} | suites}))
         overview, _ = report_data(read_runs([tmp_path]))
         assert list(overview["suites"]) == ["held_out"]
