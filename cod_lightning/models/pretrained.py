@@ -85,7 +85,7 @@ class PretrainedPolicy(Policy):
         """The model without weights, on the meta device."""
         config = self.config
         with _named("model.policy.path", self.path), torch.device("meta"):
-            return AutoModelForCausalLM.from_config(config, dtype=self.dtype)
+            return AutoModelForCausalLM.from_config(config, dtype=self.dtype, trust_remote_code=False)
 
     def load_options(self) -> dict[str, Any]:
         """What else the weights are read with."""

@@ -112,12 +112,20 @@ def test_a_policy_folder_that_cannot_be_used_as_it_is_written_is_refused_in_one_
     assert "[y/N]" not in capsys.readouterr().out, "a question whether to run foreign code is no refusal"
 
 
-def test_a_teacher_s_folder_runs_no_code_of_its_own_whatever_is_answered(whole, tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "teacher"
+@each(
+    ("model_type", "read"),
+    [
+        ("new", lambda folder: read_model(folder, "model.scorers.path")),
+        ("vit", lambda folder: read_model(folder, "model.scorers.path")),
+        ("vit", lambda folder: PretrainedPolicy(folder).skeleton()),
+    ],
+)
+def test_a_folder_runs_no_code_of_its_own_whatever_is_answered(whole, tmp_path, monkeypatch, capsys, model_type, read):
+    folder = tmp_path / "policy"
     shutil.copytree(whole, folder)
-    own_code(folder, "new")
+    own_code(folder, model_type)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     with pytest.raises(DataError, match="custom code"):
-        read_model(str(folder), "model.scorers.path")
+        read(str(folder))
     assert not (folder / "PWNED").exists()
     assert "[y/N]" not in capsys.readouterr().out
