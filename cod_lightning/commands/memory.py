@@ -65,8 +65,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         longest_row=longest,
         shares=True,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
-        engine_copies_base=decodes_here
-        and (shards > 1 or not adapter),  # what ranks share out no engine can decode with
+        engine_copies_base=decodes_here and (shards > 1 or not adapter),  # no engine decodes with shares
         engine_sleeps=engine.sleeps and on_gpu,
         **(_cached(data, trainer, longest) if decodes_here else {}),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),

@@ -250,16 +250,16 @@ By rollouts of four updates, facts noted of those seen rise from {began} to {end
 
 ## Doors, with a teacher that forgets
 
-`--config examples/studies/pretrained_doors.yaml`, 96 updates (seed 3: 80, its warm start at T=0 and 1): six doors, four keys; an open
-door shows two more, and none is tried for. Demonstrated notes have a fifth of the facts, never wrong. Seeds: {num_doors}; 128 packs;
-scripted play {doors_scripted}.
+`--config examples/studies/pretrained_doors.yaml`, 96 updates (seed 3: 80, its warm start at T=0 and 1): six doors, four keys; an
+open door shows two more, and none is tried for. Demonstrated notes have a fifth of the facts, never wrong. {num_doors} seeds of
+128 packs; scripted play {doors_scripted}.
 
 {doors}
 
 **Training adds {doors_adds} to transfer**; by seed, over packs, {doors_transfer}. Facts
-noted, by every fourth rollout: {doors_noted}. A right note adds
-{doors_worth} to later reward. Notes that are wrong in place of missing leave less to learn: with half of the keys random T=0 already notes .95 (warm start {noisy_best}, trained
-{noisy_trained}), with all of them random 48 updates teach nothing ({random_notes} of the facts noted first and last, a guess).
+noted, by every fourth rollout: {doors_noted}. A right note adds {doors_worth}
+to later reward. Where notes are wrong in place of missing, with half of the keys random, T=0 already notes .95 (warm start
+{noisy_best}, trained {noisy_trained}); with all random 48 updates teach nothing ({random_notes} noted first and last, a guess).
 
 **On one GPU** (`make gpu PARTS=cod`: {machine}, two pulls a task, no warmup, 41 updates of 256 lifecycles) scripted play solves
 .46 .93 .99 1.00, three seeds {gpu}. Transfer: .16 [.09, .22],
