@@ -115,7 +115,7 @@ class TrainCLI(CodCLI):
         began = self._began_with(checkpoints)
         typed = list(leaves(phase.config_of(self.asked))) if is_trusted() else []
         named = {value.partition(".")[0] for key, value in typed if key.endswith("class_path")}
-        # numbers name nothing; what else a checkpoint alone says, nobody has typed
+        # numbers name nothing; what else a checkpoint alone says is not trusted
         said = [one for one in leaves(phase.config_of(began)) if not isinstance(one[1], int | float | None)]
         with only_from((*OWN, *STRATEGIES, *named), trust=all(one in typed for one in said)):
             self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
