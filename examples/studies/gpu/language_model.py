@@ -18,6 +18,7 @@ from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.levers.wording import NaturalLevers
 from examples.studies.gpu.parts import Rows, attempt
 from examples.studies.gpu.sizes import Sizes
+from examples.studies.random_twin import make_twin
 
 ROOT = Path(__file__).parents[3]
 KEPT = ("evaluation.json", "metrics.csv", "output.txt", "report.html")
@@ -33,7 +34,7 @@ def cod(sizes: Sizes) -> Rows:
         root = Path(folder)
         runs = [(f"seed {seed}", seed, sizes.checkpoint) for seed in sizes.seeds]
         if sizes.twin:
-            runs.append(("random twin", sizes.seeds[0], _twin(sizes.checkpoint, root)))
+            runs.append(("random twin", sizes.seeds[0], str(make_twin(sizes.checkpoint, root / "twin"))))
         if not sizes.together:
             for name, seed, checkpoint in runs:
                 yield from _ended(*_fit(root, seed, sizes, checkpoint), name, sizes, time.monotonic() + sizes.run_s)
@@ -118,20 +119,6 @@ def _of(checkpoint: str, values: dict[str, Any]) -> dict[str, Any]:
     model = values.get("model", {})
     arguments = model.get("policy", {}).get("init_args", {}) | {"path": checkpoint}
     return values | {"model": model | {"policy": {"init_args": arguments}}}
-
-
-def _twin(checkpoint: str, root: Path) -> str:
-    """A folder with random weights in the checkpoint's architecture, and its tokenizer."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from cod_lightning.models import PretrainedPolicy
-
-    policy = PretrainedPolicy(checkpoint, dtype="float32", window=2048)
-    torch.manual_seed(0)
-    policy.tokenizer(()).save_pretrained(root / "twin")
-    AutoModelForCausalLM.from_config(policy.config, dtype=torch.float32).save_pretrained(root / "twin")
-    return str(root / "twin")
 
 
 def _metrics(run: Path) -> list[dict[str, str]]:
