@@ -8,6 +8,7 @@ from the other results. Finished runs are kept; runs that the folder lacks stay 
 
 import argparse
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -40,6 +41,9 @@ SUITES = [
     },
 ]
 SOURCES = {
+    "135 million parameters, levers": "pretrained/cpu/held_out/success",
+    "135 million parameters, doors": "pretrained/doors/cpu/held_out/success",
+    "vending machine, 120 rollouts": "quickstart/runs/vending machine/evaluation/suites/held_out",
     "quick start (lake 3x3), 60 rollouts": "quickstart/runs/evaluation/suites/held_out",
     "uninformative demonstrations of levers, 200 rollouts": "uninformative/seeds/evaluation/suites/held_out",
     "levers, reward, 120 updates": "distillation/studies/A teacher that sees more/reward alone/held_out",
@@ -146,8 +150,9 @@ def curves(
         yield "/".join(way), by_condition, ends or {}
     else:
         for key, inside in found.items():
-            is_seed = str(key).removeprefix("seed ").isdecimal()
-            yield from curves(inside, way if is_seed else (*way, str(key)), found.get("ends"))
+            seeded = re.fullmatch(r"(?:(.+), )?(?:seed )?\d+", str(key))
+            steps = (str(key),) if seeded is None else filter(None, seeded.groups())
+            yield from curves(inside, (*way, *steps), found.get("ends"))
 
 
 def solved(of: Any) -> list[float]:
@@ -170,7 +175,11 @@ def settings() -> dict[str, Setting]:
     for label, source in SOURCES.items():
         if not (seeds := every.get(source)):
             continue
-        names = [name for name in seeds[0] if name.startswith("warm_start") and "blanked" not in name]
+        names = [
+            name
+            for name in seeds[0]
+            if name.startswith("warm_start") and "blanked" not in name and all(name in one for one in seeds)
+        ]
         best = max(names, key=lambda name: mean(one[name] for one in seeds))
         hot = [one["warm_start"] for one in seeds]
         made[label] = Setting([one["trained"] for one in seeds], hot, [one[best] for one in seeds], best, seeds)
