@@ -1,7 +1,7 @@
 """The page and the figure of the pretrained language model, from pretrained.json and what `make gpu PARTS=cod` left in gpu.json.
 
     PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--doors RUN ...]
-        [--noisy_doors RUN ...] [--random_notes RUN]
+        [--noisy_doors RUN ...] [--random_notes RUN] [--twin RUN ...]
 
 Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, and of
 `pretrained_doors.yaml`, first replace those of their seeds in pretrained.json. Measures nothing.
@@ -19,6 +19,8 @@ import yaml
 
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.markdown import table
+from cod_lightning.rollout import transcript
+from cod_lightning.types import EpisodeStatus
 from examples.studies.note_worth import counted, worth
 from examples.studies.quickstart import GREY, STYLES
 
@@ -73,13 +75,13 @@ def page(own: dict[str, Any]) -> str:
         worth=", ".join(of["worth"] for of in own["cpu"].values()),
         doors=of_seeds(doors["seeds"]),
         doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
-        num_doors=len(by_seed),
         doors_adds=interval(doors["seeds"][SEEN]["training_adds"]["difference"]),
         doors_transfer=", ".join(interval([one["mean"], *one["ci95"]]) for one in by_seed),
         doors_noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
         doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
         noisy_best=line(noisy["success"][BEST]),
         noisy_trained=line(noisy["success"]["trained"]),
+        twin_answers=sum(answers for answers, _ in own["twin"].values()),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
     )
 
@@ -187,6 +189,19 @@ def of_rollouts(run: Path) -> dict[str, Any]:
     return {"noted": noted, "worth": worth([pair for one in by_version for pair in one.products])}
 
 
+def of_twin(runs: Iterable[Path]) -> dict[str, Any]:
+    """What the same architecture from random weights answered: by file of lifecycles its answers, and how many had the form."""
+    answers = {
+        file.stem: [
+            episode.status for group in transcript.read(file) for life in group.lifecycles for episode in life.solves
+        ]
+        for run in runs
+        for file in sorted((run / "lifecycles").glob("*.jsonl"))
+        if not file.stem.endswith("logprobs")
+    }
+    return {name: [len(of), len(of) - of.count(EpisodeStatus.MALFORMED)] for name, of in answers.items()}
+
+
 def draw(own: dict[str, Any], file: Path) -> None:
     """Success by position, a panel for each seed that was evaluated on a CPU."""
     plt.rcParams.update(
@@ -245,14 +260,13 @@ temperatures and further runs are in [pretrained.json](pretrained.json), which `
 | silver | `so silver unknown Cord walnut` | black | also `Cord walnut gives black, …` |
 | black | `so black Cord walnut` | black | |
 
-By rollouts of four updates, facts noted of those seen rise from {began} to {ended}; one right note more adds
-{worth} to later reward, among siblings.
+By rollouts, facts noted of those seen rise from {began} to {ended}; one right note more adds
+{worth} to later reward.
 
 ## Doors, with a teacher that forgets
 
 `--config examples/studies/pretrained_doors.yaml`, 96 updates (seed 3: 80, its warm start at T=0 and 1): six doors, four keys; an
-open door shows two more, and none is tried for. Demonstrated notes have a fifth of the facts, never wrong. {num_doors} seeds of
-128 packs; scripted play {doors_scripted}.
+open door shows two more. Demonstrated notes have a fifth of the facts, never wrong. 128 packs; scripted play {doors_scripted}.
 
 {doors}
 
@@ -263,8 +277,9 @@ to later reward. Where notes are wrong in place of missing, with half of the key
 
 **On one GPU** (`make gpu PARTS=cod`: {machine}, two pulls a task, no warmup, 41 updates of 256 lifecycles) scripted play solves
 .46 .93 .99 1.00, three seeds {gpu}. Transfer: .16 [.09, .22],
-.04 [-.01, .09], .20 [.14, .25]; in seed 2 reward taught the opposite. The random twin learns nothing: no answer is well-formed.
-**Limits**: no harder world than doors, no random twin on the CPU; the H200's evaluation was cut off before warm starts at T=1.
+.04 [-.01, .09], .20 [.14, .25]; in seed 2 reward taught the opposite. **From random weights** (`random_twin.py`, levers) the same
+warm start ends at 2.9 nats a token, and none of {twin_answers} answers has the form, at T=0 or 1: nothing is learnt, as on the GPU.
+**Limits**: no harder world than doors; the H200's evaluation was cut off before warm starts at T=1.
 """
 
 
@@ -272,6 +287,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for option in ("--cpu", "--doors", "--noisy_doors"):
         parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
+    parser.add_argument(
+        "--twin",
+        type=Path,
+        nargs="*",
+        default=(),
+        metavar="RUN",
+        help="of random_twin.py's weights: a `fit`, and a `test` at T=0",
+    )
     parser.add_argument(
         "--random_notes", type=Path, metavar="RUN", help="one of doors with note_accuracy 0 and class_path Doors"
     )
@@ -287,6 +310,8 @@ if __name__ == "__main__":
         own["seeds"] = over_seeds(own["cpu"])
     if options.random_notes:
         found["random_notes"] = of_rollouts(options.random_notes)
+    if options.twin:
+        found["twin"] = of_twin(options.twin)
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained.md").write_text(page(found))
     draw(found, RESULTS / "pretrained.svg")
