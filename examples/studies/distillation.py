@@ -227,10 +227,10 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
 
 def steps(of_seeds: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     """The student of three step by step: its reward in each world by updates."""
-    common = set.intersection(*map(set, of_seeds.values()))
+    common = sorted(set.intersection(*map(set, of_seeds.values())), key=int)
     rows = [
         [updates, *(interval([one[updates][world] for one in of_seeds.values()]) for world in WORLDS)]
-        for updates in sorted(common, key=int)
+        for updates in dict.fromkeys([*common[::4], common[-1]])
     ]
     return [f"*{STEPPED}*, step by step:", "", table(["updates", *WORLDS], rows), ""]
 
