@@ -167,6 +167,15 @@ def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_ei
 THING = {"class_path": "payload.Thing"}
 
 
+@each("env", [PLAYED, THING])
+def test_a_refusal_advises_what_the_command_has(env, capsys):
+    with only_from(OWN, trust=False, remedy="Name it."), pytest.raises((ConfigError, SystemExit)) as refused:
+        ensure_warm_start(begun(env=env))
+    said = f"{refused.value} {capsys.readouterr().err}"
+    assert "Name it." in said
+    assert "--trust" not in said
+
+
 @each(
     ("typed", "kept", "whole", "named"),
     [

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from cod_lightning.callbacks.transcripts import FaultFile, LogprobWriter
 from cod_lightning.cli import main
 from cod_lightning.files import write_whole
 from cod_lightning.rollout import transcript
+from tests.cases import each
 from tests.records import group
 from tests.reports.made_runs import write_run
 
@@ -95,3 +98,16 @@ def test_a_report_of_a_foreign_run_writes_through_none_of_its_links(tmp_path, ca
     assert main(["report", str(run)]) == 0
     assert precious.read_text() == "precious"
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@each("name", ["lifecycles", "checkpoints"])
+def test_a_link_of_a_foreign_run_into_another_run_is_refused(tmp_path, capsys, name):
+    run, own = (write_run(tmp_path / one, [group("a", [[True, False], [False, True]])]) for one in ("run", "own"))
+    (own / "checkpoints").mkdir()
+    shutil.rmtree(run / "lifecycles")
+    (run / name).symlink_to(Path("..", "own", name))
+    words = ["test", "--config", "smoke", "--warm_start", "null", "--trainer.default_root_dir", str(run)]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {run / name} is a link to {own / name}; ")
+    assert said.strip().endswith("Remove it.")

@@ -192,6 +192,7 @@ SMOKE --trainer.accelerator cuda
 SMOKE --trainer.accelerator gpu ## gpu backend
 SMOKE --trainer.precision 7
 SMOKE --trainer.gradient_clip_val 1
+SMOKE --trainer.gradient_clip_algorithm value
 SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last

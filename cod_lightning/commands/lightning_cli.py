@@ -187,6 +187,7 @@ class CodCLI(LightningCLI):
         self.root = _run_folder(config, self.run_name, fitting=self.action == "fit")
         if self.action is not None:  # else nothing is written there, and the run may be another user's
             check_folder(self.root, "trainer.default_root_dir")
+            _check_links(self.root)
         config.trainer.default_root_dir = str(self.root)
         if (wanted := config.get("ckpt_path")) in (NEWEST, AUTO):
             found = newest(self.root / "checkpoints", needed=wanted == NEWEST)
@@ -340,6 +341,15 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
             expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
             raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
     return root
+
+
+def _check_links(folder: Path) -> None:
+    """Raise `ConfigError` where a link in a run's folder, which may be foreign, leads into another run, whose files have the names
+    of this one's."""
+    for link in filter(Path.is_symlink, folder.glob("*")):
+        there = link.resolve()
+        if there.is_dir() and there.parent != folder.resolve() and (there.parent / "config.yaml").exists():
+            raise ConfigError(str(link), f"a link to {there}", "a folder of this run alone", "Remove it.")
 
 
 def _within(folder: Path, checkpoint: str) -> bool:

@@ -30,7 +30,7 @@ from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.errors import CodLightningError, ConfigError, described, in_a_line
 from cod_lightning.evaluation.controls import Weights
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
@@ -40,6 +40,7 @@ from cod_lightning.trusted import OWN, STRATEGIES, is_trusted, leaves, only_from
 
 OF_A_RUN: Options = {"ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."), "trust": TRUST}
 SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
+_NAME_IT = "Name by --config a config that says the same, or add --warm_start null."
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
 
@@ -117,7 +118,8 @@ class TrainCLI(CodCLI):
         named = {value.partition(".")[0] for key, value in typed if key.endswith("class_path")}
         # numbers name nothing; what else a checkpoint alone says is not trusted
         said = [one for one in leaves(phase.config_of(began)) if not isinstance(one[1], int | float | None)]
-        with only_from((*OWN, *STRATEGIES, *named), trust=all(one in typed for one in said)):
+        trust = all(one in typed for one in said)
+        with only_from((*OWN, *STRATEGIES, *named), trust=trust, remedy=_NAME_IT):
             self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
         self.demonstrations = getattr(demonstrated, "teacher", None)
         policy.weights = str(self.warm_start_folder)
@@ -135,9 +137,13 @@ class TrainCLI(CodCLI):
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         runs = runs or [self.asked | {"seed_everything": self.config.seed_everything}]
         for run in runs:
-            changed = [("warm_start", str(run["warm_start"]))]
-            if isinstance(run["warm_start"], dict):
-                phases = differences(phase.config_of(run), phase.config_of(runs[0]))
+            changed = [("warm_start", str(run.get("warm_start")))]
+            if isinstance(run.get("warm_start"), dict):
+                try:
+                    phases = list(differences(phase.config_of(run), phase.config_of(runs[0])))
+                except (LookupError, TypeError, AttributeError, ValueError) as error:
+                    expected = f"what a run of this version began with ({in_a_line(described(error))})"
+                    raise ConfigError("warm_start", "another", expected, "Add --warm_start null.") from error
                 changed = [one for one in phases if one[0] != "torch_threads"]
             if changed:
                 listed = "; ".join(f"{key}: {said}" for key, said in changed)
@@ -201,7 +207,7 @@ class TrainCLI(CodCLI):
             lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
             notes.append(f"nothing was trained: {self.config.ckpt_path} is where the run ends; raise {lengths}.")
         if self.learnt_nothing:
-            seen = f"none of {updates:,} updates had a gradient, since siblings had equal rewards in every task"
+            seen = f"none of {updates:,} updates had a gradient, since every advantage was 0"
             remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
             notes.append(f"nothing was learnt: {seen}. The weights are those that the run began with. {remedy}")
         if self.memory_plan is not None:

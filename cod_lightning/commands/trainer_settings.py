@@ -20,6 +20,7 @@ _LAST_WORDS_S = 5.0
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
 _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "gradient_clip_val": ((None,), "Set model.gradient_clip_val."),
+    "gradient_clip_algorithm": ((None,), "Set model.gradient_clip_val."),
     "accumulate_grad_batches": ((1,), "Set model.token_budget for memory, data.packs_per_rollout for batch size."),
     "overfit_batches": ((0,), "trainer.limit_train_batches shortens an epoch; data.source says what is played again."),
     "fast_dev_run": ((False,), "Try --config smoke, or trainer.max_steps=1."),

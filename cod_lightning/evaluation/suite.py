@@ -90,6 +90,7 @@ class Suite:
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
         """The suite with world and pack size settled for a training in this world; the world is wrapped as `wrap` asks."""
         env, size = self.env or world, self.pack_size or pack_size
+        self._check("change_at", (self.change_at or 0) < size, f"in 1..{size - 1}, a task of the pack", "null")
         if self.wrap == "ralph_loop":
             from cod_lightning.envs.ralph_loop import RalphLoop
 

@@ -164,6 +164,9 @@ def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
     [
         ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers"),
         ([{"warm_start": None}], {}, "warm_start: None"),
+        ([{"warm_start": {}}], {}, "KeyError: 'teacher'"),
+        ([{"warm_start": asdict(WarmStart()) | {"num_updates": "many"}}], {}, "TypeError"),
+        ([{"trainer": {}}], {}, "KeyError: 'accelerator'"),
         ([{}, {"seed_everything": 2}], {}, "seed_everything: 2 -> 1"),
         ([{}, {"data": CONFIG["data"] | {"pack_size": 8}}], {}, "data.pack_size: 8 -> 4"),
     ],
@@ -171,3 +174,9 @@ def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
 def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused(runs, asked, said):
     with pytest.raises(ConfigError, match=re.escape(said)):
         began_with(*runs, **asked)
+
+
+def test_a_checkpoint_of_a_run_without_a_warm_start_is_refused_likewise():
+    cli = SimpleNamespace(asked=CONFIG, config=SimpleNamespace(seed_everything=9))
+    with pytest.raises(ConfigError, match=r"warm_start: None.*--warm_start null"):
+        TrainCLI._began_with(cli, [SimpleNamespace(content={"run_config": {"config": CONFIG}})])  # pyright: ignore

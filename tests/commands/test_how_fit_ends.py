@@ -43,7 +43,7 @@ def test_a_run_that_trained_is_not(began_at, global_step, capsys):
 
 def test_a_run_in_which_no_update_had_a_gradient_is_said_to_have_learnt_nothing(capsys):
     assert ended(None, 12, capsys, num_moved=0).startswith(
-        "note: nothing was learnt: none of 12 updates had a gradient"
+        "note: nothing was learnt: none of 12 updates had a gradient, since every advantage was 0"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
             )
             for control in ("random", "memoryless", "scripted", "oracle", "oracle_context")
         ),
-        ({"pack_size": None, "wrap": "non_stationary", "change_at": 5}, (), "change_at is 5"),
+        ({"pack_size": None, "wrap": "non_stationary", "change_at": 5}, (), "^data.suites.mine.change_at is 5"),
         ({"wrap": "non_stationary"}, (WordWorld(), PlainContext()), "data.env is WordWorld; .*hidden rule can change"),
         ({"env": LEVERS}, (Levers(), HintContext()), "mine.env is Levers in single words"),
     ],
