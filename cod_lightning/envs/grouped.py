@@ -32,7 +32,7 @@ class GroupedTasks(Unchanging):
         key: str = "data.env.tasks",
         asks: Callable[[str], str] = str,
     ) -> None:
-        rows = [(name, json.dumps(task, sort_keys=True)) for name, task in tasks]
+        rows = {(name, json.dumps(task, sort_keys=True)) for name, task in tasks}
         if not rows:
             raise ConfigError(key, "none", "at least one task", "Fill the list.")
         grouped = any(name is not None for name, _ in rows)

@@ -29,7 +29,7 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Task
 _MOST_SCORES = 64
 """Of one part, by name."""
 LARGEST = 1e30
-"""Sum of parts; training computes in float32, which ends at 3e38."""
+"""Part, or sum of parts; training computes in float32, which ends at 3e38."""
 _T = TypeVar("_T")
 Rewards = Mapping[str, "RewardPart"]
 """Parts by name."""
@@ -203,9 +203,9 @@ async def _all_of(asked: Mapping[str, Coroutine[Any, Any, _T]], limit_s: float |
 
 def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
     """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
-    total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
+    total = math.fsum(parts.values()) if all(abs(one) <= LARGEST for one in parts.values()) else math.inf
     if not failures and not abs(total) <= LARGEST:
-        failures = [RewardFailure(f"the parts {parts} have no finite sum, or one above {LARGEST:g}")]
+        failures = [RewardFailure(f"of the parts {parts} one, or the sum, is not finite, or above {LARGEST:g}")]
     if failures:
         for failure in failures:
             note_fault(failure)

@@ -138,6 +138,7 @@ def test_a_part_belongs_to_its_kinds_of_episodes_only():
         Does(lambda: [1.0]),
         Does(lambda: 1e300, 1e300),
         Does(lambda: 10**400),
+        Does(lambda: {"a": 1.7e308, "b": 1.7e308}),
     ],
 )
 def test_a_part_that_raises_or_is_no_finite_number_makes_the_reward_missing(part):

@@ -14,6 +14,8 @@ from cod_lightning.errors import ConfigError, in_a_line
 _KEY = "data.env.path"
 _LINES = (".jsonl", ".ndjson", ".json")
 _TABLES = (".parquet", ".arrow")
+_AT_ONCE = 256
+"""Rows of a table."""
 _MOST_SHOWN = 12
 """Names that an error lists."""
 
@@ -107,26 +109,32 @@ def objects(file: Path, key: str = _KEY) -> Iterator[dict[str, Any] | None]:
 def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Rows of a Parquet file, or of an Arrow file in either of its formats."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     _check_columns(file, columns, _names(file))
+    place, done = str(file), 0
     try:
-        if _suffix(file) == ".parquet":
-            table = pq.read_table(file, columns=list(columns))
-        else:
-            with pa.memory_map(str(file)) as source:
-                table = _arrow(source).read_all().select(columns)
-    except (OSError, pa.ArrowException) as error:
-        raise _unread(str(file), error) from error
-    done = 0
-    for batch in table.to_batches():
-        try:
+        for batch in _batches(file, columns):
+            place = f"{file}, rows {done + 1} to {done + len(batch)}"
             batch.validate(full=True)  # texts of a damaged one may end outside of it
             rows = batch.to_pylist()
-        except (ValueError, ArithmeticError) as error:  # text that is no UTF-8, times that no calendar has
-            raise _unread(f"{file}, rows {done + 1} to {done + len(batch)}", error) from error
-        done += len(batch)
-        yield from rows
+            place, done = str(file), done + len(batch)
+            yield from rows
+    except (OSError, ValueError, ArithmeticError, pa.ArrowException) as error:
+        # also for text that is no UTF-8, and times that no calendar has
+        raise _unread(place, error) from error
+
+
+def _batches(file: Path, columns: tuple[str, ...]) -> Iterator[Any]:
+    """A few rows at a time: a text that a column repeats takes room on disk once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if _suffix(file) == ".parquet":
+        with pq.ParquetFile(file) as opened:
+            yield from opened.iter_batches(_AT_ONCE, columns=list(columns))
+    else:
+        with pa.memory_map(str(file)) as source:
+            yield from _arrow(source).read_all().select(columns).to_batches(_AT_ONCE)
 
 
 def _names(file: Path) -> list[str]:
@@ -139,7 +147,7 @@ def _names(file: Path) -> list[str]:
             return pq.read_schema(file).names
         with pa.memory_map(str(file)) as source:
             return _arrow(source).schema.names
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise _unread(str(file), error) from error
 
 

@@ -1,6 +1,7 @@
 """Rows are read from every kind of file alike, and what cannot be read is named with its place."""
 
 import json
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,10 @@ def write_parquet(path):
 
 
 def write_arrow(path, make):
-    table = pa.Table.from_pylist(ROWS)
+    return write_table(path, make, pa.Table.from_pylist(ROWS))
+
+
+def write_table(path, make, table):
     with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
         writer.write_table(table)
     return path
@@ -118,6 +122,28 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path, name, content, co
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=complaint):
         read(path if path.parent == tmp_path else path.parent)
+
+
+@each("write", [write_parquet, lambda path: write_arrow(path, pa.ipc.new_stream)])
+def test_a_column_whose_name_is_no_text_is_refused(tmp_path, write):
+    path = write(tmp_path / ("a.parquet" if write is write_parquet else "a.arrow"))
+    path.write_bytes(path.read_bytes().replace(b"prompt", b"\xffrompt"))
+    with pytest.raises(ConfigError, match=r"a\.(parquet|arrow).*pyarrow reads"):
+        read(path)
+
+
+def test_a_small_table_of_long_texts_is_read_a_few_rows_at_a_time(tmp_path):
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array(["q" * 100_000]))
+    table = pa.table({"prompt": texts, "answer": ["a"] * 4000})
+    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", store_schema=False)
+    write_table(tmp_path / "a.arrow", pa.ipc.new_file, table)
+    for name in ("a.parquet", "a.arrow"):
+        assert (tmp_path / name).stat().st_size < 250_000
+        tracemalloc.start()
+        assert sum(1 for _ in read_rows(str(tmp_path / name), ("prompt", "answer"))) == 4000
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100_000_000, "of 400 million letters"
 
 
 def test_an_arrow_file_whose_texts_end_before_they_begin_is_refused(tmp_path):
