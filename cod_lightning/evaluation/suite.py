@@ -113,8 +113,7 @@ class Suite:
         with self.answering(world, "an environment that draws packs"):
             indices = range(self.num_packs)
             packs = [see_kept(draw(split=split, index=i, num_tasks=size, seed=self.seed)) for i in indices]
-            ids = {pack.id.encode() for pack in packs}  # files hold no half of a surrogate pair
-        if len(ids) < len(packs):
+        if len({pack.id for pack in packs}) < len(packs):
             expected = f"packs with ids of their own; {world.name} gives several of these one id"
             remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
             raise ConfigError(f"data.suites.{self.name}.num_packs", self.num_packs, expected, remedy)

@@ -42,8 +42,10 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
 
 
 def see_kept(pack: Pack) -> Pack:
-    """The pack. Raises where no record can hold it, such as for a `spec` of other than plain values."""
+    """The pack. Raises where no record can hold it, such as for a `spec` of other than plain values, or half of a surrogate pair in
+    its id."""
     json.dumps(plain(pack))
+    pack.id.encode()
     return pack
 
 

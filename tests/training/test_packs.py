@@ -1,5 +1,6 @@
 """Sources of training packs: today's order, a bandit over categories, and sources that answer wrongly."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,15 @@ def test_a_pack_that_the_environment_cannot_draw_is_laid_at_the_sources_door():
 
     with pytest.raises(ConfigError, match=r"data\.source is Wrong; .*packs that the environment can draw \(IndexError"):
         TrainingPacks(Wrong(lambda: [PackChoice(3)]), Few(), 2, 1).draw(0, 1)
+
+
+def test_a_pack_whose_id_no_file_holds_is_refused_likewise():
+    class Halved(WordWorld):
+        def sample_pack(self, **asked):
+            return replace(super().sample_pack(**asked), id="words \ud800")
+
+    with pytest.raises(ConfigError, match=r"data\.source is Uniform; .*environment can draw \(UnicodeEncodeError"):
+        TrainingPacks(Uniform(), Halved(), 2, 1).draw(0, 1)
 
 
 @each("method", ["observe", "metrics", "state_dict", "load_state_dict"])
