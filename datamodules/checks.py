@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -139,8 +140,7 @@ def check_prompts(
     and what the context budgets into the window."""
     beside(context, Budget).check(window, max_new_tokens)
     check_hooks(env, context)
-    with answering(partial(unplayable, env), "an environment that begins a task"):
-        world = copy.deepcopy(env)
+    with answering(partial(unplayable, env), "an environment that begins a task"), closing(copy.deepcopy(env)) as world:
         begun, _ = world.reset(options={"task": pack.tasks[0]})
         observation = text_of(begun)
         rules, tools = world.rules, beside(world, Tools).schemas
@@ -149,7 +149,6 @@ def check_prompts(
             ask.check(world)
             see_known(ask.request, chat, program, "words()")
             texts[type(ask).__name__] = ask.message(world, observation)
-        world.close()
         for name, text in texts.items():
             if not isinstance(text, str):
                 raise TypeError(f"{name} gave a {type(text).__name__}, not a text")

@@ -8,6 +8,7 @@ update has taken in.
 import asyncio
 import copy
 import random
+from contextlib import closing
 from functools import cached_property, lru_cache, partial
 from textwrap import shorten
 from typing import Any
@@ -166,10 +167,10 @@ class DemonstrationDataModule(ItemDataModule):
             pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
             teacher = beside(self.env, Players).demonstrator(pack)
             sampler = self._sampler(Player(teacher, self.context))
-            env = copy.deepcopy(self.env)
-            setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
-            agent = _Demonstrating(setting, pack, teacher, self.seed)
-            asyncio.run(self.program(agent, pack))
+            with closing(copy.deepcopy(self.env)) as env:
+                setting = Setting(env=env, mechanism=self.context, sampler=sampler, program=self.program)
+                agent = _Demonstrating(setting, pack, teacher, self.seed)
+                asyncio.run(self.program(agent, pack))
         return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(agent.episodes)),))
 
     def _sampler(self, player: Player) -> Sampler:
@@ -180,13 +181,7 @@ class DemonstrationDataModule(ItemDataModule):
             return chat.encode(text)
 
         engine = ScriptedEngine(player.reply, encode, chat.stop_id)
-        return Sampler(
-            engine=engine,
-            chat=chat,
-            window=self._window,
-            max_new_tokens=self._most,
-            seed=self.seed,
-        )
+        return Sampler(engine=engine, chat=chat, window=self._window, max_new_tokens=self._most, seed=self.seed)
 
 
 @lru_cache(maxsize=1)
@@ -226,7 +221,7 @@ class _Demonstrating(Agent):
         self.episodes.append(self._latest)
         return self._latest
 
-    async def rewrite(self, solved: Episode, *, skip: bool = False) -> Episode | None:
+    async def rewrite(self, solved: Episode, **_: Any) -> Episode | None:
         self._latest = None
         if not self.setting.mechanism.updates:
             return None

@@ -1,10 +1,12 @@
 """How long a run's rows of tokens become, from its first prompts, before anything is played."""
 
 import copy
+from contextlib import closing
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.rollout.asked import first_ids
+from cod_lightning.rollout.boundaries import checked_opening
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn, text_of
 
@@ -22,16 +24,15 @@ def longest_row(
     updating: list[tuple[int, ...]] = []
     try:
         for task in pack.tasks[:2]:
-            world, state = copy.deepcopy(env), context.empty()
-            begun, _ = world.reset(options={"task": task})
-            observation = text_of(begun)
-            rules = world.rules
-            system, tools = context.prepare(state, rules, observation).system, beside(world, Tools).schemas
+            state = context.empty()
+            with closing(copy.deepcopy(env)) as world:
+                begun, _ = world.reset(options={"task": task})
+                observation, rules, tools = text_of(begun), world.rules, beside(world, Tools).schemas
+            system = context.prepare(state, rules, observation).system
             solving.append(first_ids(chat, system, observation, tools))
             if context.updates:
-                opening = next(context.update(state, rules, _unanswered(observation, state), chat))
-                updating.append(chat.opening(chat.prefixed(list(opening) if not isinstance(opening, str) else [])))
-            world.close()
+                asking = context.update(state, rules, _unanswered(observation, state), chat)
+                updating.append(chat.opening(chat.prefixed(checked_opening(next(asking), context))))
     except Exception:  # rows may then be as long as the window
         return window
 

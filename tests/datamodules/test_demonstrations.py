@@ -1,5 +1,6 @@
 """Demonstrations are played through the rollout code and carry no hidden connection between tasks."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.errors import ConfigError, NonFiniteLoss
-from cod_lightning.lifecycles import outline
+from cod_lightning.lifecycles import Program, outline
 from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
@@ -137,6 +138,37 @@ def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_
         "plan",
         "plan:",
     )
+
+
+class Named(Program):
+    """Says what its rewrites are compared with."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            await agent.rewrite(await agent.solve(task), compared_with="rewrite")
+
+
+def test_rewrites_that_a_program_gives_a_name_are_demonstrated():
+    data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), Named(), num_updates=1, num_packs=3)
+    set_up(data)
+    assert len(data._demonstrate(0).lifecycles[0].updates) == 4
+
+
+def test_every_environment_that_a_warm_start_begins_is_closed():
+    begun, closed = [], []
+
+    class Counted(Levers):
+        def __deepcopy__(self, memo):
+            begun.append(copy.copy(self))
+            return begun[-1]
+
+        def close(self):
+            closed.append(self)
+
+    data = DemonstrationDataModule(Counted(protocol="compact"), HINT, num_updates=1, num_packs=3)
+    set_up(data)
+    data._demonstrate(0)
+    assert list(map(id, closed)) == list(map(id, begun))
 
 
 def offering(offer):
