@@ -38,7 +38,8 @@ async def play(
             if not program.done():
                 crossing(EnvironmentFailure, env.interrupt)
                 await asyncio.wait({program}, timeout=_STOP_S)
-            if program.done() and not program.cancelled():
+            # one that still waits for a thread would begin when its task is over
+            if not program.cancel() and not program.cancelled():
                 program.exception()  # seen
     if recorder.fault is not None:
         raise recorder.fault

@@ -1,21 +1,25 @@
 """Agent programs that ask the policy over HTTP: exact ids, segments, bounds, and whose fault what is."""
 
+import asyncio
 import pickle
 import re
+import threading
 import time
 
 import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.dataset import ExactMatch
+from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.programs import ProgramWorld
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.methods.compacting import CompactingContext
-from cod_lightning.rollout import endpoint
+from cod_lightning.rollout import deadlines, endpoint, own_loop
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus
@@ -23,8 +27,8 @@ from examples.studies.robustness.program_faults import expected
 from examples.studies.robustness.program_faults import play as play_faults
 from tests.agent_programs import HEAD, TWO_TURNS, program, tasks_file
 from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
-from tests.stubs import FunctionEngine
-from tests.word_play import play
+from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import CHAT, first_packs, play
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "map"}}\n</tool_call>'
 TOOLS = """
@@ -382,3 +386,40 @@ def test_worlds_around_it_leave_the_task_to_it_and_what_cannot_work_is_refused(t
         played(tmp_path, TWO_TURNS, around=ProcessWorld)
     with pytest.raises(ConfigError, match=r"data\.context"):
         played(tmp_path, TWO_TURNS, around=RalphLoop, context=CompactingContext(HintContext()))
+
+
+class Waiting(WordWorld, OwnLoop):
+    """A program that nothing interrupts."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.gone = threading.Event(), threading.Event()
+
+    def play(self, system, access):
+        self.begun.set()
+        self.gone.wait(10)
+        return "", 0.0
+
+    def interrupt(self):
+        pass
+
+
+def test_a_program_that_waits_for_a_thread_when_its_task_is_over_never_begins(monkeypatch):
+    monkeypatch.setattr(deadlines, "_MOST_THREADS", 1)
+    monkeypatch.setattr(own_loop, "_STOP_S", 0.05)
+    sampler = Sampler(engine=FunctionEngine(lambda _: ()), chat=CHAT, window=96, max_new_tokens=4)
+    first, second = Waiting(), Waiting()
+    task = first_packs(first, 1, 1)[0].tasks[0]
+
+    async def run():
+        begun = [asyncio.create_task(own_loop.play(one, task, "", sampler, "", [])) for one in (first, second)]
+        await asyncio.to_thread(first.begun.wait, 10)
+        begun[1].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await begun[1]
+        first.gone.set()
+        await begun[0]
+        await asyncio.sleep(0.2)
+
+    asyncio.run(run())
+    assert not second.begun.is_set()
