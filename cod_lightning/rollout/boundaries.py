@@ -75,11 +75,10 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object 
         blame(kind, error, who)
 
 
-async def answered(env: TextEnv, call: Callable[[], Any]) -> Any:
+async def answered(env: TextEnv, call: Callable[[], Any], *, bounded: bool = True) -> Any:
     """What a call of the environment gives: from a thread where it blocks, awaited where it is asynchronous; the caller blames."""
-    found = (
-        await in_thread(partial(crossing, EnvironmentFailure, call), bounded=True) if env.traits.blocking else call()
-    )
+    blocking = env.traits.blocking
+    found = await in_thread(partial(crossing, EnvironmentFailure, call), bounded=bounded) if blocking else call()
     return await found if asyncio.isfuture(found) else found
 
 
@@ -92,10 +91,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
         async with limited(
             limit_s, lambda: EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s")
         ):
-            close = partial(crossing, EnvironmentFailure, env.close)
-            found: Any = await in_thread(close) if env.traits.blocking else close()
-            if asyncio.isfuture(found):
-                await found
+            await answered(env, env.close, bounded=False)
     except BaseException as error:
         blame(EnvironmentFailure, error)
 

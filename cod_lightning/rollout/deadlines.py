@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,13 +50,9 @@ class Deadlines:
     building of the environment with its data."""
 
 
-def limited(limit_s: float | None, late: Callable[[], Exception]) -> AbstractAsyncContextManager[None]:
-    """Ends what takes longer than so many seconds; None: no limit. Raises what `late` gives."""
-    return nullcontext() if limit_s is None else _limited(limit_s, late)
-
-
 @asynccontextmanager
-async def _limited(limit_s: float, late: Callable[[], Exception]) -> AsyncIterator[None]:
+async def limited(limit_s: float | None, late: Callable[[], Exception]) -> AsyncIterator[None]:
+    """Ends what takes longer than so many seconds; None: no limit. Raises what `late` gives."""
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
