@@ -80,12 +80,8 @@ class StopSignals(Callback, RolloutObserver):
             raise Stopped(number)
 
     def _requeue_signal(self) -> signal.Signals | None:
-        environment = self._trainer._accelerator_connector.cluster_environment
-        return (
-            environment.requeue_signal
-            if isinstance(environment, SLURMEnvironment) and environment.auto_requeue
-            else None
-        )
+        slurm = self._trainer._accelerator_connector.cluster_environment
+        return slurm.requeue_signal if isinstance(slurm, SLURMEnvironment) and slurm.auto_requeue else None
 
     # ------------------------------------------------------------------ where a run may stop
 

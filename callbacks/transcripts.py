@@ -175,9 +175,8 @@ class LogprobWriter:
         assert self.update is not None, "rows of no update"
         num_tokens = self.update.action_mask.sum(dim=1)
         for (number, g, k, e), (ids, values, advantages) in _episodes(rows, logprobs, places).items():
-            if len(ids) == int(
-                num_tokens[self.update.episode == number].sum()
-            ):  # else the update needs some of its rows only
+            # else the update needs some of its rows only
+            if len(ids) == int(num_tokens[self.update.episode == number].sum()):
                 step = self.followed[rows.pack_ids[g]]
                 yield PolicyLogprobs(
                     step=step,

@@ -324,9 +324,8 @@ class RolloutDataModule(ItemDataModule):
     def _validation(self) -> Iterator[list[Group]]:
         """This rank's share of the validation packs, played."""
         with self.runner.phase("sampling packs of 'validation'"):
-            packs = [
-                drawn_pack(self.env, self.pack_size, 0, index, Split.VALIDATION) for index in range(self.val_packs)
-            ]
+            draw = partial(drawn_pack, self.env, self.pack_size, 0, split=Split.VALIDATION)
+            packs = [draw(index=index) for index in range(self.val_packs)]
 
         def play() -> list[Group]:
             return run_groups(share(packs), 1, self._setting(), label="validation")
@@ -376,7 +375,6 @@ class RolloutDataModule(ItemDataModule):
         done = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epochs = math.inf if (end := trainer.max_epochs) is None or end < 0 else end - trainer.current_epoch
         steps = math.inf if trainer.max_steps < 0 else trainer.max_steps - trainer.global_step
-        rollouts = min(epochs * trainer.num_training_batches - done, steps) / (
-            self.updates_per_rollout * self.passes_per_rollout
-        )
+        updates = min(epochs * trainer.num_training_batches - done, steps)
+        rollouts = updates / (self.updates_per_rollout * self.passes_per_rollout)
         return rollouts if rollouts == math.inf else math.ceil(rollouts) - 1

@@ -212,9 +212,8 @@ def credited(
     of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
     values, of_equals = divided(values, divisor), divided(of_equals, divisor)
     tilted, temperature = values, 0.0
-    if (
-        reweight is not None
-    ):  # as if all were one lifecycle, which is all that RED's sum sees; a critic's rows are not its own
+    if reweight is not None:
+        # as if all were one lifecycle, which is all that RED's sum sees; a critic's rows are not its own
         its = valid & ~returns.valid if criticised else valid
         as_one = (one.view(1, 1, -1) for one in (values, table.action_counts, its))
         tilted, temperature = reweight(*as_one)

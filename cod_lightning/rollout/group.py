@@ -35,11 +35,7 @@ _MOST_THREADS = 1024
 """Rewards that wait for something outside in `asyncio.to_thread` at the same time."""
 
 
-async def run_group(
-    pack: Pack,
-    num_siblings: int,
-    setting: Setting,
-) -> Group:
+async def run_group(pack: Pack, num_siblings: int, setting: Setting) -> Group:
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise.
 
     Siblings are compared, where a part of the reward does that, when all of them have ended.
@@ -90,13 +86,7 @@ def prepare(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
     _stay_awake(loop, liveness)
 
 
-def run_groups(
-    packs: Sequence[Pack],
-    num_siblings: int,
-    setting: Setting,
-    *,
-    label: str = "rollout",
-) -> list[Group]:
+def run_groups(packs: Sequence[Pack], num_siblings: int, setting: Setting, *, label: str = "rollout") -> list[Group]:
     """One group for each pack, in the order of the packs."""
     groups: list[Group] = []
 
@@ -105,10 +95,8 @@ def run_groups(
         groups.extend(await asyncio.gather(*(run_group(pack, num_siblings, setting) for pack in packs)))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
-    with (
-        collected_by_growth(),
-        contextlib.chdir(os.getcwd()),
-    ):  # a world that goes elsewhere takes no file of the run along
+    # a world that goes elsewhere takes no file of the run along
+    with collected_by_growth(), contextlib.chdir(os.getcwd()):
         _run(run_all())
     return groups
 

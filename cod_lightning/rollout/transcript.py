@@ -67,17 +67,14 @@ def joined(lifecycles: Iterable[PlayedGroup]) -> Iterator[PlayedGroup]:
     """The groups of lifecycles that come one by one; a group ends where the pack, the step or the order of siblings changes."""
     latest: PlayedGroup | None = None
     for step, group in lifecycles:
-        if latest is None:
-            latest = PlayedGroup(step, group)
-            continue
-        before = latest.group.lifecycles
-        if (latest.step, latest.group.pack.id) == (step, group.pack.id) and before[-1].sibling < group.lifecycles[
-            0
-        ].sibling:
-            latest = PlayedGroup(step, structs.replace(latest.group, lifecycles=(*before, *group.lifecycles)))
-        else:
-            yield latest
-            latest = PlayedGroup(step, group)
+        if latest is not None:
+            before, more = latest.group.lifecycles, group.lifecycles
+            same = (latest.step, latest.group.pack.id) == (step, group.pack.id)
+            if same and before[-1].sibling < more[0].sibling:
+                group = structs.replace(latest.group, lifecycles=(*before, *more))
+            else:
+                yield latest
+        latest = PlayedGroup(step, group)
     if latest is not None:
         yield latest
 

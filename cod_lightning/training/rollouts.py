@@ -143,10 +143,7 @@ class TrainingRollouts:
             return self.packs.draw(first, count, num_waiting)
 
     def played(
-        self,
-        first: int,
-        run: Callable[..., RolloutPart],
-        drawn: Sequence[tuple[PackChoice, Pack]] = (),
+        self, first: int, run: Callable[..., RolloutPart], drawn: Sequence[tuple[PackChoice, Pack]] = ()
     ) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on, the first of them `drawn` already or drawn now.
 
@@ -163,9 +160,8 @@ class TrainingRollouts:
         for number in range(1 + self.resample_packs):
             if number or not drawn:
                 drawn = self.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
-            ranks = owners(
-                len(drawn), 1 if number else self.updates_per_rollout
-            )  # replacements are shared out as they come
+            # replacements are shared out as they come
+            ranks = owners(len(drawn), 1 if number else self.updates_per_rollout)
             own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
             parts.append(run(partial(self.play, own), replacing=number > 0))
             groups = iter(parts[-1].groups)
