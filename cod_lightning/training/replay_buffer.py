@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 from itertools import chain
 from typing import Any
 
@@ -213,7 +213,7 @@ class ReplayBuffer:
             "state": state,
             "metrics": dict(self.metrics),
             "num_ranks": num_ranks(),
-            "episodes": [{name: getattr(one, name) for name in one.__slots__} for one in self.stored],
+            "episodes": list(map(asdict, self.stored)),
             "owners": list(self.stored.values()),
             "num_rows": list(map(len, rows)),
             "rows": without_padding(concatenated(rows)) if rows else None,
@@ -229,12 +229,9 @@ class ReplayBuffer:
         self.stored, self._rows = {}, {}
         same = state_dict["num_ranks"] == num_ranks()
         rows = with_padding(state_dict["rows"]) if state_dict["rows"] else None
-        start = 0
-        for number, plain in enumerate(state_dict["episodes"]):
-            episode, part = (
-                RecordedEpisode(**plain),
-                torch.arange(start, start := start + state_dict["num_rows"][number]),
-            )
+        parts = torch.arange(sum(state_dict["num_rows"])).split(state_dict["num_rows"])
+        for number, (plain, part) in enumerate(zip(state_dict["episodes"], parts, strict=True)):
+            episode = RecordedEpisode(**plain)
             self.stored[episode] = state_dict["owners"][number] if same else number % num_ranks()
             if rows is not None and self.stored[episode] == rank():
                 self._rows[episode] = rows.rows(part)

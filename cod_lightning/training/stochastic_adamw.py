@@ -66,10 +66,9 @@ class StochasticAdamW(Optimizer):
         names = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         weights = chain.from_iterable(group["params"] for group in self.param_groups)
         for name, weight in zip(names, weights, strict=True):
-            for key in _MOMENTS:
-                if name in state_dict["state"]:
-                    moment = state_dict["state"][name][key]
-                    self.state[weight][key] = moment.to(device=weight.device, dtype=torch.float32)
+            if kept := state_dict["state"].get(name):
+                for key in _MOMENTS:
+                    self.state[weight][key] = kept[key].to(device=weight.device, dtype=torch.float32)
 
     def _update(self, weight: Tensor, group: dict[str, Any], number: int) -> None:
         state = self.state[weight]
@@ -87,7 +86,7 @@ class StochasticAdamW(Optimizer):
             grad = grad.float()
             m.lerp_(grad, 1 - beta1)
             v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            new = own.float() if own.dtype != torch.float32 else own
+            new = own.float()  # the weights themselves where they are in float32
             new.mul_(1 - group["lr"] * group["weight_decay"])
             new.addcdiv_(m, v.sqrt().div_(whole_v).add_(group["eps"]), value=-whole_lr)
             if own.dtype == torch.bfloat16:
