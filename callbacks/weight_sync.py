@@ -119,24 +119,22 @@ class WeightSync(Callback):
                 torch.cuda.empty_cache()  # what activations had, torch keeps; the engine takes its memory outside of torch's cache
             engine.wake("weights")
             weights = partial(pl_module.synced_weights, adapter=engine.takes_adapters)
-            proven = self.self_test is not None and engine.has_weights
-            engine.update_weights(
-                self._arrival.sending(weights(), engine) if proven else weights(), self.policy_version
-            )
+            test = self.self_test if engine.has_weights else None
+            sent = weights() if test is None else self._arrival.sending(weights(), engine)
+            engine.update_weights(sent, self.policy_version)
             engine.wake("kv_cache")
             self.last_sync_s = time.perf_counter() - begun
             if new:
                 pl_module.updates_since_sync, self._synced_at = 0, trainer.global_step
             self.last_gap = self.last_moved = None
-            if self.self_test is None or not proven:
+            if test is None:
                 return
             self._arrival.check(engine, pl_module.model, weights)
             if all(gathered(bool(engine.replicas()))):
-                context = trainer.precision_plugin.forward_context
-                model, window = pl_module.model, pl_module.policy.window
-                self.last_moved = self._probes(engine, model, window=window, new=new, context=context, inside=inside)
-                gap = self.self_test(engine, model, window=window, context=context, inside=inside)
-                self.last_gap = gap.size
+                model, context = pl_module.model, trainer.precision_plugin.forward_context
+                how: dict[str, Any] = {"window": pl_module.policy.window, "context": context, "inside": inside}
+                self.last_moved = self._probes(engine, model, new=new, **how)
+                self.last_gap = test(engine, model, **how).size
 
     def state_dict(self) -> dict[str, Any]:
         logged = {"last_gap": self.last_gap, "last_moved": self.last_moved, "last_sync_s": self.last_sync_s}
