@@ -11,7 +11,6 @@ from cod_lightning.callbacks.runner import RolloutCallback, runner_of
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Count
 from cod_lightning.ranks import gathered
-from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
 
@@ -118,7 +117,8 @@ class TokenBudget(RolloutCallback):
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label == "train":
-            self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
+            lives = (life for group in groups for life in group.lifecycles)
+            self._new += sum(episode.num_action_tokens for life in lives for episode in life.episodes)
 
     def _stop_if_spent(self, trainer: L.Trainer) -> None:
         if self.share_spent() >= 1 and not self._updates_left:
