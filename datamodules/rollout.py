@@ -141,7 +141,7 @@ class RolloutDataModule(ItemDataModule):
         self.shuffle_episodes = shuffle_episodes
         self.buffer = max_staleness if isinstance(max_staleness, PriorityBuffer) else None
         versions = max_staleness.versions if isinstance(max_staleness, PriorityBuffer) else max_staleness
-        self.max_staleness, self.in_order, self.val_packs = versions, in_order, val_packs
+        self.max_staleness, self.val_packs = versions, val_packs
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt

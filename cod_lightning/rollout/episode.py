@@ -44,7 +44,7 @@ class UnderWay:
         self, kind: EpisodeKind, position: int, state: Any, context: str, setting: Setting, identity: str
     ) -> None:
         self.mechanism, self.identity = setting.mechanism, identity
-        self.sampler = setting.sampler_of(kind)
+        self.sampler = setting.by_kind.get(kind, setting.sampler)
         self.chat = self.sampler.chat
         self.turns: list[Turn] = []
         self.record = Episode(

@@ -321,7 +321,6 @@ async def run_lifecycle(pack: Pack, sibling: int, setting: Setting) -> Lifecycle
     """One agent through the pack, with the attempts beside it."""
     agent = Life(setting, f"{pack.id}#{sibling}", sibling=sibling)
     agent.begins_with = pack.context
-    agent.begin()
     try:
         with answering(partial(_broken, setting.program), "a program that raises nothing"):
             await setting.program(agent, pack)

@@ -43,7 +43,7 @@ class Recorder:
         see: Callable[[str], None],
         turns: list[Turn],
     ) -> None:
-        self.sampler, self.identity, self.system, self.most_turns, self.see = sampler, identity, system, most_turns, see
+        self.sampler, self.system, self.most_turns, self.see = sampler, system, most_turns, see
         self.turns = turns
         self.fault: BaseException | None = None
         """What ended the task from this side: of the engine, or of what the program said."""

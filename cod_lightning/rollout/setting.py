@@ -41,7 +41,3 @@ class Setting:
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
     by_kind: Mapping[EpisodeKind, Sampler] = field(default_factory=dict)
     """The policies of kinds of episodes that another than `sampler`'s plays."""
-
-    def sampler_of(self, kind: EpisodeKind) -> Sampler:
-        """The policy that plays these episodes."""
-        return self.by_kind.get(kind, self.sampler)
