@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from cod_lightning.errors import ConfigError, answering
@@ -223,18 +225,13 @@ def _noted(program: Program, num_tasks: int, updates: bool) -> _Noting:
     tasks = tuple(Task(id=str(n), seed=n, spec=None) for n in range(num_tasks))
     pack = Pack(id="outline", split=Split.TRAIN, world_seed=0, tasks=tasks)
     agent, name = _Noting(pack, updates), f"{type(program).__name__} for {num_tasks} tasks"
-    with answering(
-        lambda said: ConfigError("data.program", name, said, "Correct it."), "a program that raises nothing"
-    ):
+    refused = partial(ConfigError, "data.program", name, remedy="Correct it.")
+    with answering(refused, "a program that raises nothing"):
         lifecycle = program(agent, pack)
-        try:
-            lifecycle.send(None)  # nothing that the agent does takes time, so the program is over
-        except StopIteration:
-            lifecycle = None
-        else:
+        with suppress(StopIteration):  # nothing that the agent does takes time, so the program is over
+            lifecycle.send(None)
             lifecycle.close()
-    if lifecycle is not None:
-        raise ConfigError("data.program", name, "a program that waits for its agent alone", "Correct it.")
+            raise refused("a program that waits for its agent alone")
     if not any(step.kind is EpisodeKind.SOLVE for step in agent.steps):
-        raise ConfigError("data.program", name, "a program with a solve episode", "Correct it.")
+        raise refused("a program with a solve episode")
     return agent
