@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -159,14 +160,11 @@ class Reply(Struct):
     def of(cls, turn: Turn, number: int, request: ChatRequest, style: ToolStyle, prompt_tokens: int) -> "Reply":
         """The turn in the dialect: thoughts and calls apart from what is said. Calls that cannot be read stay text."""
         before, thought, said = turn.response.rpartition("</think>")
-        calls: list[ToolCall] = []
-        if request.tools:
-            begun = style.begin(said)
-            try:
-                calls = style.calls(begun) if begun else []
-                said = said[: len(said) - len(begun)] if calls else said
-            except BadCalls:
-                calls = []
+        begun, calls = style.begin(said) if request.tools else "", list[ToolCall]()
+        with suppress(BadCalls):
+            calls = style.calls(begun) if begun else []
+        if calls:
+            said = said[: len(said) - len(begun)]
         ends = [at for stop in request.stops if stop and (at := said.find(stop)) >= 0]
         said = said[: min(ends)] if ends else said
         reasoning = before.replace("<think>", "").strip() if thought else ""
