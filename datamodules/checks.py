@@ -120,24 +120,20 @@ def drawn_pack(env: TextEnv, num_tasks: int, seed: int, index: int = 0, split: S
         return see_kept(pack)
 
 
-def check_ids(env: TextEnv, first: Pack, seed: int) -> None:
-    """The pack after the first one has another id, by which packs are known."""
-    if first.id == drawn_pack(env, len(first), seed, 1).id:
+def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
+    """The first training pack, after which comes one of another id, by which packs are known."""
+    first, second = (drawn_pack(env, num_tasks, seed, index) for index in range(2))
+    if first.id == second.id:
         expected = f"an environment whose packs have ids of their own; the first two are both {first.id!r:.80}"
         raise ConfigError("data.env", type(env).__name__, expected, "Put split, seed and index into the Pack's id.")
+    return first
 
 
-def check_prompts(
-    env: TextEnv,
-    context: ContextMechanism,
-    program: Program,
-    pack: Pack,
-    chat: Chat,
-    window: int,
-    max_new_tokens: int,
-) -> None:
-    """First prompts, of a task and of texts for which the program asks, are in words that the policy knows, and fit with a response
-    and what the context budgets into the window."""
+def check_first_pack(data: Any, chat: Chat, window: int) -> None:
+    """First prompts of the DataModule, of a task and of texts for which its program asks, are in words that the policy knows, and
+    fit with a response and what the context budgets into the window."""
+    env, context, program, max_new_tokens = data.env, data.context, data.program, data.max_new_tokens
+    pack = first_pack(env, data.pack_size, data.seed)
     beside(context, Budget).check(window, max_new_tokens)
     check_hooks(env, context)
     with answering(partial(unplayable, env), "an environment that begins a task"), closing(copy.deepcopy(env)) as world:

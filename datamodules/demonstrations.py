@@ -15,7 +15,7 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism, Scripted
 from cod_lightning.credit.table import episode_table, facts_of
-from cod_lightning.datamodules.checks import check_ids, check_prompts, drawn_pack, unplayable
+from cod_lightning.datamodules.checks import check_first_pack, unplayable
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, Players, TextEnv, beside
@@ -102,10 +102,7 @@ class DemonstrationDataModule(ItemDataModule):
             remedy = "Give it one (docs/guides/your_own_context.md), or add --warm_start null."
             raise ConfigError("data.context", type(self.context).__name__, expected, remedy)
         self._speak_as(policy)
-        first = drawn_pack(self.env, self.pack_size, self.seed)
-        check_ids(self.env, first, self.seed)
-        room = (self._window, self.max_new_tokens)
-        check_prompts(self.env, self.context, self.program, first, self.chat, *room)
+        check_first_pack(self, self.chat, self._window)
         needed, shown = self.tokens_needed(policy) if isinstance(policy, TinyPolicy) else (0, "")
         if needed > self.max_new_tokens:
             expected, remedy = f"at least {needed}, {shown}", f"Set it to {needed} or more."

@@ -13,11 +13,10 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.datamodules.checks import (
     asked_of,
     check_baseline,
-    check_ids,
+    check_first_pack,
     check_media,
     check_names,
     check_pair,
-    check_prompts,
     check_siblings,
     check_staleness,
     check_trainable,
@@ -225,10 +224,7 @@ class RolloutDataModule(ItemDataModule):
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             with self.runner.phase("sampling the first pack"):
-                first = drawn_pack(self.env, self.pack_size, self.seed)
-                check_ids(self.env, first, self.seed)
-                room = (policy.window, self.max_new_tokens)
-                check_prompts(self.env, self.context, self.program, first, chat, *room)
+                check_first_pack(self, chat, policy.window)
             for part in self.rewards.values():
                 part.check()
             if self.frozen is not None:
