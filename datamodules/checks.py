@@ -140,21 +140,21 @@ def check_first_pack(data: Any, chat: Chat, window: int) -> None:
         begun, _ = world.reset(options={"task": pack.tasks[0]})
         observation = text_of(begun)
         rules, tools = world.rules, beside(world, Tools).schemas
-        texts = {"reset()": observation, "rules": rules}
+        texts = [("reset()", observation), ("rules", rules)]
         for ask in asks(program, len(pack)):
             ask.check(world)
             see_known(ask.request, chat, program, "words()")
-            texts[type(ask).__name__] = ask.message(world, observation)
-        for name, text in texts.items():
+            texts.append((type(ask).__name__, ask.message(world, observation)))
+        for name, text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{name} gave a {type(text).__name__}, not a text")
-    for name, text in texts.items():
+    for name, text in texts:
         see_known(text, chat, env, name)
     see_sentences(env, context, chat)
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    asked = [(f"the prompt for {name}", text, ()) for name, text in list(texts.items())[2:]]
+    asked = [(f"the prompt for {name}", text, ()) for name, text in texts[2:]]
     for what, text, schemas in [("a first prompt", observation, tools), *asked]:
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system

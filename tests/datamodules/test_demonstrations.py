@@ -15,7 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverProposals
 from cod_lightning.errors import ConfigError, NonFiniteLoss
-from cod_lightning.lifecycles import Program, outline
+from cod_lightning.lifecycles import Ask, Program, outline
 from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
@@ -234,6 +234,16 @@ class Unwritten(PlainContext):
     companions = ()
 
 
+class Asking(Program):
+    """Asks for a text after a long request, and for another after a short one."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            for request in (" levers" * 300, " levers"):
+                await agent.ask(task, Ask(request))
+            await agent.solve(task)
+
+
 PROPOSE = {"program": ProposeAndSolve(solves=2)}
 LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
 
@@ -245,6 +255,7 @@ LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
         (Shy(protocol="compact"), HINT, PROPOSE, 96, r"data\.env is Shy"),
         (offering("levers " * 500), HINT, PROPOSE, 300, "window is 300"),
         *((offering(one), HINT, PROPOSE, 96, r"data\.env is Odd") for one in (None, 3, lambda world: "levers")),
+        (LEVERS, HINT, {"program": Asking()}, 300, "window is 300"),
         (LEVERS, HINT, {}, 20, r"model\.policy\.window is 20"),
         (LEVERS, HINT, {"max_new_tokens": 2}, 96, r"data\.max_new_tokens is 2; .* Set it to 6"),
         (lake(), Unwritten(), {}, 96, r"data\.context is Unwritten; .* a Scripted among its .*--warm_start null"),
