@@ -136,10 +136,9 @@ class TrainStream:
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.num_rollouts, self.num_packs = saved["num_rollouts"], saved["num_packs"]
-        before = saved.get("num_ranks", 0)  # not in checkpoints of earlier versions
-        whole = None if saved["batch"] is None else Batch(**saved["batch"])
-        self._shares = deque(saved["episodes"])
-        self._batch = None if whole is None else own_batch(whole, saved["row_ranks"], before)
+        self._shares, self._batch = deque(saved["episodes"]), None
+        if saved["batch"] is not None:
+            self._batch = own_batch(Batch(**saved["batch"]), saved["row_ranks"], saved["num_ranks"])
 
 
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
