@@ -42,6 +42,11 @@ class Sampler:
     liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
 
+    @property
+    def vocabulary_size(self) -> int:
+        """Token ids are below it."""
+        return self.num_ids or self.chat.num_ids
+
 
 class Dialogue:
     """The growing prompt of one episode. Close it, so that the engine can drop its cache.
@@ -53,27 +58,15 @@ class Dialogue:
     """
 
     def __init__(self, sampler: Sampler, identity: str, messages: Sequence[Message] = ()) -> None:
-        messages = sampler.chat.prefixed(messages)
-        self.sampler = sampler
-        self.identity = identity
-        self.messages = list(messages)
-        self._new_ids = sampler.chat.opening(messages) if messages else ()
-        self._ids = list(self._new_ids)
-        self._new_parts = _parts(messages)
-        """Of the messages within the new ids."""
-        self._digest, self._num_digested = 0, 0
-        """Of the first so many ids."""
-        self._num_ids = sampler.num_ids or sampler.chat.num_ids
-        self._num_turns = 0
-        self._num_rewrites = 0
-        self._extends = False
+        self.sampler, self.identity = sampler, identity
         self.response = ""
         """All of the policy's latest response."""
-        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and messages else ""
-        """The prompt as text, where it may be rewritten."""
+        self._ids: list[int] = []
+        self._num_turns = self._num_rewrites = 0
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
         self._ends = TurnEnd(sampler.stop_strings, sampler.chat.text) if sampler.stop_strings else None
+        self._begin(sampler.chat.prefixed(messages))
 
     @property
     def ids(self) -> Sequence[int]:
@@ -129,7 +122,7 @@ class Dialogue:
         completion = check_completion(
             completion,
             max_new_tokens=most if sampler.engine.has_weights else None,
-            num_ids=self._num_ids,
+            num_ids=sampler.vocabulary_size,
             prompt_digest=self._digest,
         )
         completion = cut(completion, self._ends)
@@ -177,9 +170,7 @@ class Dialogue:
         if list(messages[:-1]) == self.messages:
             self.say(messages[-1].content, messages[-1].parts)
             return
-        chat, self.messages = self.sampler.chat, list(messages)
-        self._prompt = chat.rendered(messages) if chat.rewrite_history else ""
-        self._begin_again(chat.opening(messages))
+        self._begin(messages)
 
     def put(self, messages: Sequence[Message], ids: tuple[int, ...], *, extends: bool) -> None:
         """Ask these messages next, in text, whose ids another than the chat has made: those after the prompt so far, or all of a
@@ -195,6 +186,13 @@ class Dialogue:
         """Give the engine's place back. Raises `EngineFailure`."""
         crossing(EngineFailure, partial(self.sampler.engine.release, self._name), self.sampler.engine)
 
+    def _begin(self, messages: Sequence[Message]) -> None:
+        """Begin with these messages; without any the prompt is empty."""
+        chat, self.messages = self.sampler.chat, list(messages)
+        self._prompt = chat.rendered(messages) if chat.rewrite_history and messages else ""
+        """As text, where it may be rewritten."""
+        self._begin_again(chat.opening(messages) if messages else ())
+
     def _begin_again(self, ids: tuple[int, ...]) -> None:
         """Begin a new segment with this prompt, of which the ids so far are no prefix."""
         if self._ids:
@@ -202,9 +200,8 @@ class Dialogue:
             self._num_rewrites += 1
             self._name = f"{self.identity}#{self._num_rewrites}"
         self._extends = False
-        self._new_ids, self._new_parts = ids, _parts(self.messages)
-        self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
-
-
-def _parts(messages: Sequence[Message]) -> tuple[Part, ...]:
-    return tuple(chain.from_iterable(message.parts for message in messages))
+        self._new_ids, self._ids = ids, list(ids)
+        self._new_parts = tuple(chain.from_iterable(message.parts for message in self.messages))
+        """Of the messages within the new ids."""
+        self._digest = self._num_digested = 0
+        """Of the first so many ids."""

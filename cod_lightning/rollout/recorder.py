@@ -75,7 +75,7 @@ class Recorder:
 
     async def tokens(self, ids: Sequence[int], most_tokens: int | None) -> Turn:
         """Go on from a prompt in ids. Raises `BadRequest` and `Closed`."""
-        num_ids = self.sampler.num_ids or self.sampler.chat.num_ids
+        num_ids = self.sampler.vocabulary_size
         if not ids or min(ids) < 0 or max(ids) >= num_ids:
             raise BadRequest(f"token_ids have to be ids from 0 to {num_ids - 1:,}, at least one")
 

@@ -183,9 +183,8 @@ class TrainingRollouts:
     def play(self, packs: Sequence[Pack]) -> list[Group]:
         """Siblings of each pack, played by the engine, or as the source has them."""
         setting = self.setting()
-        of = setting.sampler
-        sizes = of.num_ids or of.chat.num_ids, of.window
-        collected = self.packs.collected(packs, self.group_size, of.policy_version, *sizes)
+        by = setting.sampler
+        collected = self.packs.collected(packs, self.group_size, by.policy_version, by.vocabulary_size, by.window)
         return run_groups(packs, self.group_size, setting, label="train") if collected is None else collected
 
     def _observe(self, played: PlayedRollout, credit: Credited) -> None:
