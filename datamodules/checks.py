@@ -24,10 +24,10 @@ from cod_lightning.types import EpisodeKind, Message, Pack, Role, Split, text_of
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
     """No part compares siblings where attempts, which have none, count beside them, or where siblings do not solve the tasks of a
     pack in their order: each proposes its own, or solves one again."""
+    solves = [step for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE]
+    others = any(ask.chooses_task for ask in asks(program, pack_size))
+    others = others or any(step.task != step.position for step in solves)
     for key, part in rewards.items():
-        others = any(ask.chooses_task for ask in asks(program, pack_size))
-        solves = [step for step in outline(program, pack_size) if step.kind is EpisodeKind.SOLVE]
-        others = others or any(step.task != step.position for step in solves)
         if isinstance(part, SiblingReward) and (program.beside or others):
             expected = f"none with data.program={type(program).__name__}, whose attempts or tasks siblings do not share"
             raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")

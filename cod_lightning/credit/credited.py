@@ -137,8 +137,7 @@ class Credited:
     @property
     def advantages(self) -> Float[Tensor, " F"]:
         """What rows of each episode get; NaN where there is no advantage."""
-        known = self.valid & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else self.valid
-        return self.tilted.masked_fill(~known, math.nan)
+        return self.tilted.masked_fill(~self._unfiltered(self.valid), math.nan)
 
     @property
     def trained(self) -> Bool[Tensor, " F"]:
@@ -149,8 +148,7 @@ class Credited:
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
         """A critic's returns of own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
-        known = self.returns.valid
-        known = known & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else known
+        known = self._unfiltered(self.returns.valid)
         return (self.returns.values - self.of_attempts).masked_fill(~known, math.nan)
 
     @cached_property
@@ -176,6 +174,10 @@ class Credited:
             **({"train/zero_variance_packs": silent} if self.criticised is None or len(signal) else {}),
             **{f"train/reward/position_{n}": float(total[n] / count[n]) for n in range(len(count)) if count[n]},
         }
+
+    def _unfiltered(self, chosen: Bool[Tensor, " F"]) -> Bool[Tensor, " F"]:
+        """The chosen entries without those of packs that are filtered."""
+        return chosen & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else chosen
 
     def _of_packs(self, chosen: Bool[Tensor, " F"]) -> Bool[Tensor, " G"]:
         """Packs with any of the chosen entries."""

@@ -58,5 +58,6 @@ class _Controlled:
     def _how(self) -> dict[str, Any]:
         """How the next task is played in place of how its program has it; a context of None leaves it out."""
         how: dict[str, Any] = {} if self._shown is None else {"shown": self._shown}
-        given = None if self._contexts is None else {"context": next(iter(self._contexts[self._position :]), None)}
-        return how | (given or {})
+        if self._contexts is not None:
+            how["context"] = next(iter(self._contexts[self._position :]), None)
+        return how

@@ -22,7 +22,8 @@ class Player:
         if proposal := self.policy.propose(messages, rng):
             return proposal
         act, note = (partial(spoken, rng=rng) for spoken in (self.policy.act, self.policy.note))
-        if not beside(self.context, Scripted).asks(messages):
-            return beside(self.context, Scripted).respond(act, note, messages)
+        scripted = beside(self.context, Scripted)
+        if not scripted.asks(messages):
+            return scripted.respond(act, note, messages)
         noted = note(messages)
-        return beside(self.context, Scripted).write(noted, messages) if noted else noted
+        return scripted.write(noted, messages) if noted else noted

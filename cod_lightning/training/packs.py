@@ -142,10 +142,9 @@ class TrainingPacks:
 
     def __init__(self, source: PackSource, env: TextEnv, pack_size: int, seed: int) -> None:
         self.source, self.env, self.pack_size, self.seed = source, env, pack_size, seed
-        self._categories = beside(env, Variants).categories()
         self._parts: dict[str | None, TextEnv] = {None: env}
         """The environment of each category that was drawn."""
-        source.start(self._categories, seed)
+        source.start(beside(env, Variants).categories(), seed)
         source.check(env, pack_size)
 
     def draw(self, first: int, count: int, num_waiting: int = 0) -> list[tuple[PackChoice, Pack]]:
