@@ -56,8 +56,8 @@ def saved(played: PlayedRollout, max_failed_fraction: float) -> dict[str, Any] |
             stop_if_too_many("train", part.groups, max_failed_fraction)
     except TooManyFailures:
         return None
-    own = [[line for group in part.groups for line in transcript.dump(group)] for part in played.parts]
-    of_ranks = gathered([(lines, part.seconds) for lines, part in zip(own, played.parts, strict=True)])
+    own = [([line for group in part.groups for line in transcript.dump(group)], part.seconds) for part in played.parts]
+    of_ranks = gathered(own)
     return {
         **{
             name: [{"id": one.pack.id, "rank": one.rank, "choice": asdict(one.choice)} for one in packs]
@@ -84,21 +84,16 @@ def restored(state: dict[str, Any], drawn: Callable[[PackChoice], Pack]) -> Play
         ranks = owners(len(ranks), 1)
     owner = {one["id"]: 0 for one in state["replaced"]}
     owner |= {one["id"]: r for one, r in zip(state["packs"], ranks, strict=True)}
-    loaded = [transcript.load(part["lines"]) for part in state["parts"]]
     choices = {one["id"]: PackChoice(**one["choice"]) for one in (*state["packs"], *state["replaced"])}
-    loaded = [[structs.replace(group, pack=drawn(choices[group.pack.id])) for group in of_part] for of_part in loaded]
+    loaded = [
+        [structs.replace(group, pack=drawn(choices[group.pack.id])) for group in transcript.load(part["lines"])]
+        for part in state["parts"]
+    ]
     groups = {group.pack.id: group for part in loaded for group in part}
 
     def packs(entries: Sequence[dict[str, Any]]) -> list[PlayedPack]:
-        return [
-            PlayedPack(
-                choice=choices[one["id"]],
-                pack=groups[one["id"]].pack,
-                rank=owner[one["id"]],
-                group=groups[one["id"]] if owner[one["id"]] == rank() else None,
-            )
-            for one in entries
-        ]
+        found = [(choices[one["id"]], groups[one["id"]], owner[one["id"]]) for one in entries]
+        return [PlayedPack(choice, group.pack, r, group if r == rank() else None) for choice, group, r in found]
 
     parts = [
         RolloutPart(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Count, Positive
 from cod_lightning.training.scorers import SAME_TOKENIZER, Forward, Scorer
@@ -67,7 +67,7 @@ class VLLMScorer(Scorer):
         except ConfigError:
             raise
         except Exception as error:
-            expected = f"a vLLM server with the model {self.model} ({' '.join(str(error).split())[:200] or type(error).__name__})"
+            expected = f"a vLLM server with the model {self.model} ({in_a_line(error, 200) or type(error).__name__})"
             raise ConfigError(f"{key}.url", self.url, expected, "Start it: vllm serve MODEL.") from None
         if differing := [(token, number) for token, number in pairs if vocabulary.get(token) != number]:
             token, number = differing[0]
