@@ -172,12 +172,15 @@ class Life:
             return
         position, mechanism = self.position, self.setting.mechanism
         who = f"{self.name}.{self.index}+{sum(of.get_name() == str(self.index) for of in self.forks)}"
+        env: Any
+        state: Any = None
         try:
             self._start()
-            env: Any = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
+            kept = {"own": self.state, "previous": self.previous}
+            state = crossing(ContextFailure, mechanism.empty, mechanism) if context == "empty" else kept[context]
+            env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
         except FAULTS as error:
             env = error
-        state = {"own": self.state, "previous": self.previous}[context] if context != "empty" else mechanism.empty()
 
         async def play() -> Episode:
             if isinstance(env, BaseException):

@@ -18,7 +18,7 @@ from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.stubs import WORDS, FunctionEngine, WordWorld
+from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
 from tests.word_play import CHAT, play
 
 
@@ -166,6 +166,23 @@ def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
     table = credit_table(groups)
     assert torch.equal(table.valid, table.own)
     assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_failed"] == int((~table.own).sum()) == 48
+
+
+def test_an_empty_context_that_its_mechanism_does_not_give_again_costs_the_attempt_that_is_to_begin_with_it():
+    class Once(PlainContext):
+        given = False
+
+        def empty(self):
+            assert not self.given, "once"
+            self.given = True
+            return super().empty()
+
+    program = Counterfactual(attempts=1, fraction=1.0, instead="empty")
+    ((life,),) = [
+        group.lifecycles for group in play(FunctionEngine(speak), Ledger(), Once(), setting={"program": program})
+    ]
+    assert not life.failed
+    assert {one.fault for one in life.attempts} == {"ContextFailure"}
 
 
 def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measure_and_their_cost_is_counted():
