@@ -5,7 +5,7 @@ from functools import partial
 
 from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.errors import EnvironmentFailure
-from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
+from cod_lightning.rollout.boundaries import blame, check_reward, checked_text, crossing, see_known
 from cod_lightning.rollout.deadlines import in_thread
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.endpoint import serving
@@ -45,6 +45,9 @@ async def play(
         raise recorder.fault
     if recorder.limit:
         return recorder.limit, None
-    feedback, reward = await program
-    check_reward(float(reward), env)
-    return checked_text(feedback, env), float(reward)
+    try:
+        feedback, reward = await program
+        check_reward(float(reward), env)
+        return checked_text(feedback, env), float(reward)
+    except BaseException as error:
+        blame(EnvironmentFailure, error)

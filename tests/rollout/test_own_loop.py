@@ -26,6 +26,7 @@ from cod_lightning.types import EpisodeStatus
 from examples.studies.robustness.program_faults import expected
 from examples.studies.robustness.program_faults import play as play_faults
 from tests.agent_programs import HEAD, TWO_TURNS, program, tasks_file
+from tests.cases import each
 from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import CHAT, first_packs, play
@@ -388,7 +389,28 @@ def test_worlds_around_it_leave_the_task_to_it_and_what_cannot_work_is_refused(t
         played(tmp_path, TWO_TURNS, around=RalphLoop, context=CompactingContext(HintContext()))
 
 
-class Waiting(WordWorld, OwnLoop):
+class Words(WordWorld, OwnLoop):
+    """A program that asks for nothing."""
+
+    found = ("", 0.0)
+
+    def play(self, system, access):
+        return self.found
+
+    def interrupt(self):
+        pass
+
+
+@each("found", [None, ("w0",), ("w0", None), ("w0", "high"), (7, 0.0)])
+def test_what_is_no_feedback_with_a_reward_is_the_environment_s_failure(found):
+    world = Words()
+    assert play(env=world, num_tasks=1)[0].lifecycles[0].solves[0].reward == 0.0
+    world.found = found
+    (failed,) = play(env=world, num_tasks=1)[0].lifecycles[0].solves
+    assert failed.fault == "EnvironmentFailure"
+
+
+class Waiting(Words):
     """A program that nothing interrupts."""
 
     def __init__(self):
@@ -398,10 +420,7 @@ class Waiting(WordWorld, OwnLoop):
     def play(self, system, access):
         self.begun.set()
         self.gone.wait(10)
-        return "", 0.0
-
-    def interrupt(self):
-        pass
+        return self.found
 
 
 def test_a_program_that_waits_for_a_thread_when_its_task_is_over_never_begins(monkeypatch):
