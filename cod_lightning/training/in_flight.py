@@ -20,7 +20,6 @@ from cod_lightning.rollout.ahead import Begun, RolloutAhead
 from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.group import collected_by_growth, prepare, run_group
 from cod_lightning.rollout.runner import RolloutPart
-from cod_lightning.rollout.stats import count_faults
 from cod_lightning.training.ahead import Taken
 from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack, PlayedRollout
@@ -200,7 +199,7 @@ class RolloutsInFlight:
         kept: dict[str, Any] = {"choice": asdict(choice), "rollout": rollout, "lines": None, "seconds": 0.0}
         if one.future.done() and not one.future.exception() and not self.rollouts.packs.source.needs_contexts:
             group, seconds = one.future.result()
-            num_failed = sum(count_faults([group]).values())
+            num_failed = sum(life.failed for life in group.lifecycles)
             # one that lost more is played again by the run that goes on, as one that is under way
             if num_failed <= self.rollouts.runner.max_failed_fraction * len(group.lifecycles):
                 kept |= {"lines": transcript.dump(group), "seconds": seconds}
