@@ -57,8 +57,7 @@ class GroupMean(Baseline):
     """
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        total, count = sums(returns)
-        return _advantages(returns, returns.values - total / count.clamp_min(1))
+        return _advantages(returns, returns.values - mean(returns))
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,7 @@ class AsymRE(Baseline):
         return -self.shift
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        total, count = sums(returns)
-        return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
+        return _advantages(returns, returns.values - mean(returns) - self.shift)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +157,8 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
     tensor([0.1000])
     """
     if mode == "group":
-        total, count = sums(returns)
-        squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)
+        count = sums(returns)[1]
+        squares = torch.where(returns.valid, (returns.values - mean(returns)) ** 2, 0).sum(1, keepdim=True)
         return torch.where(count > 1, (squares / count.clamp_min(1)).sqrt(), 1.0).to(returns.values)
     chosen = advantages.values[advantages.valid]
     return chosen.std(correction=0) if mode == "batch" and len(chosen) else advantages.values.new_tensor(1.0)
@@ -176,6 +174,12 @@ def sums(returns: PerEpisode) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 
     """Sum and number of valid returns over siblings, in float64: equal ones, however large, are their own mean exactly."""
     total = torch.where(returns.valid, returns.values, 0.0).sum(dim=1, keepdim=True, dtype=torch.float64)
     return total, returns.valid.sum(dim=1, keepdim=True).to(total)
+
+
+def mean(returns: PerEpisode) -> Float[Tensor, "G 1 E"]:
+    """Of the valid returns over siblings."""
+    total, count = sums(returns)
+    return total / count.clamp_min(1)
 
 
 def _advantages(returns: PerEpisode, values: Float[Tensor, "G K E"]) -> PerEpisode:

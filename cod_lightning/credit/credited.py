@@ -30,7 +30,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided, sums
+from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, deviation, divided, mean
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.errors import ConfigError
@@ -69,10 +69,10 @@ class AdaptiveRED:
 
     def __call__(
         self,
-        advantages: Float[Tensor, "G K E"],
-        counts: Int[Tensor, "G K E"],
-        valid: Bool[Tensor, "G K E"],
-    ) -> tuple[Float[Tensor, "G K E"], float]:
+        advantages: Float[Tensor, "*F"],
+        counts: Int[Tensor, "*F"],
+        valid: Bool[Tensor, "*F"],
+    ) -> tuple[Float[Tensor, "*F"], float]:
         """Tilted advantages of a rollout, that of all ranks, and T; 0 where they were left alone.
 
         Raises `ConfigError` where they are too large to be tilted.
@@ -156,9 +156,7 @@ class Credited:
         """Mean return of what each own episode is compared with, itself included."""
         means = torch.zeros_like(self.returns.values)
         for entries, there, of in by_packs(self.table, self.returns):
-            total, count = sums(of)
-            mean = (total / count.clamp_min(1)).to(means)
-            means[entries[there]] = mean.expand_as(of.values)[there]
+            means[entries[there]] = mean(of).to(means).expand_as(of.values)[there]
         return means
 
     def figures(self) -> dict[str, float]:
@@ -214,17 +212,15 @@ def credited(
     of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
     values, of_equals = divided(values, divisor), divided(of_equals, divisor)
     tilted, temperature = values, 0.0
-    if reweight is not None:
-        # as if all were one lifecycle, which is all that RED's sum sees; a critic's rows are not its own
+    if reweight is not None:  # a critic's rows are not its own
         its = valid & ~returns.valid if criticised else valid
-        as_one = (one.view(1, 1, -1) for one in (values, table.action_counts, its))
-        tilted, temperature = reweight(*as_one)
+        tilted, temperature = reweight(values, table.action_counts, its)
     return Credited(
         table=table,
         returns=returns,
         values=values,
         valid=valid,
-        tilted=tilted.flatten(),
+        tilted=tilted,
         of_equals=of_equals,
         temperature=temperature,
         filtered=filtered,
