@@ -68,10 +68,7 @@ class AdaptiveRED:
     """The sum counts as negative below -trigger * sum_e |s_e n_e|."""
 
     def __call__(
-        self,
-        advantages: Float[Tensor, "*F"],
-        counts: Int[Tensor, "*F"],
-        valid: Bool[Tensor, "*F"],
+        self, advantages: Float[Tensor, "*F"], counts: Int[Tensor, "*F"], valid: Bool[Tensor, "*F"]
     ) -> tuple[Float[Tensor, "*F"], float]:
         """Tilted advantages of a rollout, that of all ranks, and T; 0 where they were left alone.
 

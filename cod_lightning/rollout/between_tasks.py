@@ -77,14 +77,7 @@ async def _rewritten(asking: UpdateDialogue, dialogue: Dialogue, updating: Under
 
 
 async def run_write_episode(
-    ask: Ask,
-    env: TextEnv,
-    task: Task,
-    state: Any,
-    setting: Setting,
-    identity: str,
-    position: int,
-    shown: Any = None,
+    ask: Ask, env: TextEnv, task: Task, state: Any, setting: Setting, identity: str, position: int, shown: Any = None
 ) -> Written:
     """An episode of one turn, with reward 0. The context stays as it is, and the mechanism does nothing within the turn."""
     writing, value = UnderWay(EpisodeKind.WRITE, position, state, "", setting, identity), None

@@ -33,17 +33,7 @@ from cod_lightning.markdown import visible
 from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import in_thread, limited
-from cod_lightning.types import (
-    Episode,
-    EpisodeStatus,
-    Image,
-    Message,
-    Part,
-    Role,
-    StopReason,
-    Text,
-    text_of,
-)
+from cod_lightning.types import Episode, EpisodeStatus, Image, Message, Part, Role, StopReason, Text, text_of
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, EpisodeTimeout)

@@ -215,11 +215,7 @@ class Reply(Struct):
     @property
     def _usage(self) -> dict[str, int]:
         num = len(self.turn.action_ids)
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": num,
-            "total_tokens": self.prompt_tokens + num,
-        }
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": num, "total_tokens": self.prompt_tokens + num}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{self.number}", "object": kind, "created": int(time.time()), "model": self.model}

@@ -77,12 +77,7 @@ class _Server:
         app.router.add_post("/inference/v1/generate", self._tokens)
         app.router.add_get("/v1/models", self._models)
         self.runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_LOG,
-            handle_signals=False,
-            shutdown_timeout=_CLOSE_S,
-            auto_decompress=False,
+            app, access_log=None, logger=_LOG, handle_signals=False, shutdown_timeout=_CLOSE_S, auto_decompress=False
         )
 
     async def start(self) -> int:

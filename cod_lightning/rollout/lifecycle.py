@@ -25,16 +25,7 @@ from cod_lightning.rollout.between_tasks import run_update_episode, run_write_ep
 from cod_lightning.rollout.boundaries import FAULTS, blame, checked_text, closed, crossing, failed_at_the_end
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import (
-    EntryEvent,
-    EntryEventKind,
-    Episode,
-    EpisodeKind,
-    EpisodeStatus,
-    Lifecycle,
-    Pack,
-    Task,
-)
+from cod_lightning.types import EntryEvent, EntryEventKind, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
 _LONGEST_NAME = 200
 
