@@ -16,7 +16,7 @@ The package `renderers` does the first of these by a class for each family of mo
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -106,10 +106,10 @@ class Chat:
         control = (i for i, token in added if token.special or WIDELY_KNOWN.first(token.content))
         self._control_ids = frozenset(i for i in control if i != unknown)
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
-        self._check_system_role()
-        self._marks = self._role_marks(special) - {token.content for _, token in added}
-        self._in_prompts = ControlTokens(special | self._marks)
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
+        self._check_system_role()
+        self._marks = self._role_marks() - {token.content for _, token in added}
+        self._in_prompts = ControlTokens(special | self._marks)
         self._after_assistant, self._before_assistant = self._continuation_parts()
         self.end_of_turn = self._first_special(lambda: self._after_assistant)
         """Of an earlier turn."""
@@ -333,16 +333,16 @@ class Chat:
             parts += self._content(message, self.neutral), after
         return "".join(parts)
 
-    def _role_marks(self, special: Collection[str]) -> set[str]:
+    def _role_marks(self) -> set[str]:
         """What the template spells around messages in plain characters, such as [INST] or USER:, letters alone left out."""
-        tokens, marks = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1]))), set[str]()
+        marks = set[str]()
         for roles in ((Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER), (Role.USER, Role.ASSISTANT, Role.USER)):
             try:
                 first, *others = self._render([Message(role, _PLACE) for role in roles], neutral=str).split(_PLACE)
             except Exception:  # `_continuation_parts` refuses it
                 continue
             for line in [*first.splitlines()[-1:], *"\n".join(others).splitlines()]:
-                pieces = (piece.strip() for piece in tokens.split(line))
+                pieces = (piece.strip() for piece in self._specials.split(line))
                 marks.update(one for one in pieces if re.search(r"\w", one) and re.search(r"[^\w\s]", one))
         return marks
 

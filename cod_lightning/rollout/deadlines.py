@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -157,9 +156,7 @@ class Watchdog:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Watch no more."""
         self._over.set()
         if self.stall_s is not None:
