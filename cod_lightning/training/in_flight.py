@@ -78,8 +78,15 @@ class GroupsInFlight(RolloutAhead):
         yield
 
     def _play(self) -> None:
-        with self._watched(), collected_by_growth():
-            asyncio.run(self._drive())
+        try:
+            with self._watched(), collected_by_growth():
+                asyncio.run(self._drive())
+        except BaseException as error:  # no loop, say for want of files; raised again where they are taken
+            with self._guard:
+                for future, _ in self._plays:
+                    future.set_exception(error)
+                self._plays.clear()
+                self._playing = False
 
     async def _drive(self) -> None:
         prepare(asyncio.get_running_loop(), self._liveness)

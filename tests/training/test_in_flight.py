@@ -80,6 +80,17 @@ def test_groups_that_are_given_up_leave_the_next_run_in_the_same_process_alone()
     assert groups.begun[0].future.result(timeout=10)[0] == "group"
 
 
+def test_a_loop_that_cannot_begin_ends_the_run_where_its_groups_are_taken():
+    def unwatched():
+        raise OSError("too many open files")
+
+    groups = GroupsInFlight(Liveness(), unwatched)
+    for _ in range(2):
+        groups.begin(lambda: None)
+        with pytest.raises(OSError, match="too many open files"):
+            groups.begun[-1].future.result(timeout=5)
+
+
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):
     data = made(server)
     rows = fit(tmp_path, data)
