@@ -44,9 +44,9 @@ class Throughput(Callback):
         values = {"time/train_s": seconds, **self._staleness}
         update: Any = getattr(pl_module, "last_update", None)
         if update is not None:
-            tokens = sum(gathered(update.num_tokens))
-            values["time/train_s"] = slowest = max(gathered(seconds))
-            values["throughput/trained_tokens_s"] = tokens / max(slowest, 1e-9)
+            tokens, spans = zip(*gathered((update.num_tokens, seconds)), strict=True)
+            values["time/train_s"] = slowest = max(spans)
+            values["throughput/trained_tokens_s"] = sum(tokens) / max(slowest, 1e-9)
         pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
 
 

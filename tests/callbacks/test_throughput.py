@@ -32,7 +32,7 @@ def test_every_update_logs_its_seconds_and_tokens(tmp_path: Path) -> None:
 
 
 def test_of_several_ranks_all_tokens_count_and_the_slowest_one_s_seconds(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(throughput, "gathered", lambda own: [own, 1000.0 if isinstance(own, float) else own])
+    monkeypatch.setattr(throughput, "gathered", lambda own: [own, (own[0], 1000.0, *own[2:])])
     for row in rows(tmp_path, PlayedData()):
         assert float(row["time/train_s"]) == 1000
         assert float(row["throughput/trained_tokens_s"]) == pytest.approx(0.1)
