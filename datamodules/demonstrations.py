@@ -122,8 +122,10 @@ class DemonstrationDataModule(ItemDataModule):
         uncut.max_new_tokens = policy.window
         uncut._speak_as(policy)
         groups = [uncut._demonstrate(index) for index in range(min(_LOOKED_AT, self.num_packs))]
-        lives = [life for group in groups for life in group.lifecycles]
-        turns = [turn for life in lives for episode in life.episodes for turn in episode.turns]
+        episodes = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
+        turns = [turn for episode in episodes for turn in episode.turns]
+        if not turns:
+            raise unplayable(self.env, f"an environment whose demonstrator plays its packs ({episodes[0].error})")
         longest = max(turns, key=lambda turn: len(turn.action_ids))
         return len(longest.action_ids) - 1, f"the tokens of a demonstrated response ({shorten(longest.response, 80)!r})"
 

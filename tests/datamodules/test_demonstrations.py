@@ -9,11 +9,11 @@ import torch
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState, Words
 from cod_lightning.datamodules import DemonstrationDataModule
-from cod_lightning.envs.base import Vocabulary, beside
+from cod_lightning.envs.base import Demonstrator, Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
-from cod_lightning.envs.levers.world import LeverProposals
+from cod_lightning.envs.levers.world import LeverPlayers, LeverProposals
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.lifecycles import Ask, Program, outline
 from cod_lightning.methods.planner import PlanAndSolve
@@ -182,6 +182,27 @@ class ShyProposals(LeverProposals):
         return None
 
 
+class Mute(Demonstrator):
+    def act(self, messages, rng):
+        raise ValueError("no idea")
+
+    note = act
+
+    def context(self, rng):
+        return ""
+
+
+class MutePlayers(LeverPlayers):
+    def demonstrator(self, pack):
+        return Mute()
+
+
+class Stage(Levers):
+    """Its demonstrator raises."""
+
+    companions = (MutePlayers, *Levers.companions)
+
+
 class Shy(Levers):
     """Its players propose nothing."""
 
@@ -255,6 +276,7 @@ LEVERS, HINT = Levers(protocol="compact"), HintContext(protocol="compact")
         (Shy(protocol="compact"), HINT, PROPOSE, 96, r"data\.env is Shy"),
         (offering("levers " * 500), HINT, PROPOSE, 300, "window is 300"),
         *((offering(one), HINT, PROPOSE, 96, r"data\.env is Odd") for one in (None, 3, lambda world: "levers")),
+        (Stage(protocol="compact"), HINT, {}, 96, r"data\.env is Stage; .* plays its packs .*no idea"),
         (LEVERS, HINT, {"program": Asking()}, 300, "window is 300"),
         (LEVERS, HINT, {}, 20, r"model\.policy\.window is 20"),
         (LEVERS, HINT, {"max_new_tokens": 2}, 96, r"data\.max_new_tokens is 2; .* Set it to 6"),
