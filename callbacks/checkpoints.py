@@ -112,10 +112,10 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         if self.best is None:
             return
         name, known = self.best.removeprefix("-"), trainer.callback_metrics
-        unvalidated = name.startswith("val/") and self._validated_at is None and trainer.enable_validation
-        if name not in known and (self._values or unvalidated):
-            return
         if name not in known:
+            unvalidated = name.startswith("val/") and self._validated_at is None and trainer.enable_validation
+            if self._values or unvalidated:
+                return
             listed = sorted(known)
             remedy = f"{did_you_mean(name, listed)}There are {', '.join(listed)}."
             raise ConfigError("best_metric", self.best, "a metric that this run logs at the end of an epoch", remedy)
@@ -184,8 +184,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         path = self.folder.finish(num_updates)
         remove(self._others - {path})
         self._others = set()
-        best = self._best()
-        if best:
+        if best := self._best():
             self.folder.link(BEST, best[0])
         if self.keep is not None:
             remove(set(self.folder.kept()[self.keep :]) - set(best))
