@@ -13,13 +13,7 @@ from cod_lightning.evaluation.controls import ByWarmStart
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
-from cod_lightning.evaluation.schema import (
-    Paired,
-    PositionRecord,
-    Results,
-    SuiteRecord,
-    WarmStartDifference,
-)
+from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.suite import Condition, Suite
 from cod_lightning.files import write_whole
 from cod_lightning.seeds import derive_seed
@@ -53,7 +47,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     ends = outcomes.success[:, [0, -1]]
     (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=SHARE, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
-    warm_starts = [one for one in played if isinstance(one.condition.control, ByWarmStart)]
+    warm_starts = [one for one in by_name.values() if isinstance(one.condition.control, ByWarmStart)]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
     named = None if best is None else (best.condition.name, best.condition.temperature)
     compared = figures(outcomes, controls, trained.changes, seed, trained.r_max, named)

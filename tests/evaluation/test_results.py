@@ -138,3 +138,8 @@ def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> No
     with pytest.raises(DataError, match="evaluation"):
         write_results(path, play(few("a")))
     assert path.read_text() == text
+
+
+def test_conditions_that_are_played_again_count_once() -> None:
+    played = play(Suite(name="heldout"))
+    assert results_of([*played, *played]) == results_of(played)
