@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from typing import Any, cast
 
 from msgspec import structs
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
@@ -146,9 +146,9 @@ class DeployedAgent:
         again = asyncio.run(run_solve_episode(env, task, state, setting, name, episode.position))
         seen, shown = ([*(turn.observation for turn in one.turns), one.feedback] for one in (episode, again))
         if shown != seen:
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(shown, seen, strict=False)))
             raise DataError(
-                f"task {episode.position} in {self.store.path} was played in another world than this one: at turn {same} it says "
+                f"task {episode.position} in {self.store.path} was played in another world than this one: at turn "
+                f"{num_alike(shown, seen)} it says "
                 f"something else{f' ({again.error})' if again.error else ''}. Use the parameters and the version of then, or a new "
                 "--state."
             )

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from itertools import accumulate
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.errors import ConfigError, DataError, in_a_line
 from cod_lightning.types import EpisodeKind
 
@@ -222,8 +222,8 @@ def record_of(texts: Sequence[str]) -> dict[str, Any]:
 
 def delta(before: str, after: str) -> Delta:
     """What makes `after` from `before`: `patched(before, delta(before, after)) == after`."""
-    start = _num_alike(before, after)
-    end = _num_alike(before[start:][::-1], after[start:][::-1])
+    start = num_alike(before, after)
+    end = num_alike(before[start:][::-1], after[start:][::-1])
     old, new = (_BETWEEN.split(text[start : len(text) - end]) for text in (before, after))
     if max(len(old), len(new)) > _MOST_PIECES:
         old = []
@@ -250,11 +250,6 @@ def patched(before: str, parts: Sequence[str | list[int]]) -> str:
         made.append(before[start : start + number])
         at = start + number
     return "".join(made)
-
-
-def _num_alike(one: str, other: str) -> int:
-    """How many letters both begin with."""
-    return len(commonprefix((one, other)))  # noqa: RUF071  (letters are meant)
 
 
 def _see_own_journal(path: Path) -> None:

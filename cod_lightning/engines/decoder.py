@@ -20,6 +20,7 @@ from msgspec import Struct
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import EngineFailure
@@ -95,20 +96,6 @@ class Openings:
             if (num := num_alike(opening, ids)) > most:
                 most, where = num, slot
         return where, most
-
-
-def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids both begin with.
-
-    >>> num_alike((1, 2, 3), (1, 2, 4, 5))
-    2
-    """
-    num = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        num += 1
-    return num
 
 
 class Decoder:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.types import EntryEventKind, Episode
 
 _SAME_FIRST_WORD = 0.5
@@ -69,18 +70,12 @@ def entry_changes(before: str, after: str) -> list[EntryChange]:
     [('replaced', '1. red is up', '1. red is left'), ('kept', '2. blue is down', '2. blue is down'), ('added', '', '3. be quick')]
     """
     old, new = _lines(before), _lines(after)
-    start = _num_alike(old, new)
-    end = _num_alike(old[start:][::-1], new[start:][::-1])
+    start = num_alike(old, new)
+    end = num_alike(old[start:][::-1], new[start:][::-1])
     first, last = (
         [EntryChange(ChangeKind.KEPT, entry, entry) for entry in of] for of in (old[:start], old[len(old) - end :])
     )
     return [*first, *_changes(old[start : len(old) - end], new[start : len(new) - end]), *last]
-
-
-def _num_alike(old: list[str], new: list[str]) -> int:
-    """How many entries both begin with."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
 def _changes(old: list[str], new: list[str]) -> list[EntryChange]:

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.engines.decoder import Openings, num_alike
+from cod_lightning.beginnings import num_alike
+from cod_lightning.engines.decoder import Openings
 
 IDS = st.lists(st.integers(0, 2), max_size=6).map(tuple)
 
