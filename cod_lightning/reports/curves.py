@@ -3,7 +3,6 @@
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -105,8 +104,10 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     found: dict[str, list[Line]] = {}
     for column in sorted((one for one in points if not _HIDDEN.fullmatch(one)), key=_natural):
         panel, label = _placed(column)
-        x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
-        found.setdefault(panel, []).append(Line(label=label, x=list(x), y=list(y)))
+        every = sorted(points[column].items())
+        shown = [*every[: -1 : -(-len(every) // _MOST_POINTS)], every[-1]]  # nothing is smoothed
+        line = Line(label=label, x=[step for step, _ in shown], y=[number(value) or 0.0 for _, value in shown])
+        found.setdefault(panel, []).append(line)
     order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
     return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
 
@@ -160,14 +161,6 @@ def _placed(column: str) -> tuple[str, str]:
     if column.startswith("faults/"):
         return "faults", column.removeprefix("faults/")
     return column, ""
-
-
-def _thinned(points: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """Every n-th point and the last one; nothing is smoothed."""
-    stride = -(-len(points) // _MOST_POINTS)
-    for index, (x, y) in enumerate(points):
-        if index % stride == 0 or index == len(points) - 1:
-            yield x, number(y) or 0.0
 
 
 def _float(text: object) -> float | None:
