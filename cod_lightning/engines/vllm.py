@@ -102,7 +102,10 @@ class Driver:
                         continue
                     turn.future.set_result(output)
         except Exception as error:
-            self._fail(EngineFailure(f"vLLM raised {type(error).__name__}: {error}"))
+            for turn in (*self._waiting, *self._in_flight.values()):
+                if not turn.future.done():
+                    turn.future.set_exception(EngineFailure(f"vLLM raised {type(error).__name__}: {error}"))
+            self.forget()
 
     def _hand_in(self) -> None:
         turns, self._waiting = self._waiting, []
@@ -128,14 +131,6 @@ class Driver:
             self.llm.abort_request(names)
             for name in names:
                 del self._in_flight[name]
-
-    def _fail(self, failure: EngineFailure) -> None:
-        turns = (*self._waiting, *self._in_flight.values())
-        for turn in turns:
-            if not turn.future.done():
-                turn.future.set_exception(failure)
-        self._waiting = []
-        self._abort(list(self._in_flight))
 
 
 class VLLMEngine(Engine):
@@ -188,13 +183,13 @@ class VLLMEngine(Engine):
         self.check(served)
         self._model = model
         four_bit = served.four_bit and not self.dequantise
-        self.precision = self.dtype or str(self._model.dtype).removeprefix("torch.")
+        self.precision = self.dtype or served.dtype
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         llm = start(
             self._model,
             self,
             window=window or self._model.config.get_text_config().max_position_embeddings,
-            adapter_rank=room_for(served.adapter_rank) if served.adapter_rank else 0,
+            adapter_rank=room_for(served.adapter_rank),
             four_bit=four_bit,
         )
         self._driver = Driver(llm, sorted(stop_ids))
@@ -248,11 +243,10 @@ class VLLMEngine(Engine):
         if reason not in STOPS:
             raise EngineFailure(f"vLLM ended the request with {reason!r}")
         ids = tuple(completion.token_ids)
+        logprobs = (at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True))
         return Completion(
             action_ids=ids,
-            behaviour_logprobs=tuple(
-                at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True)
-            ),
+            behaviour_logprobs=tuple(logprobs),
             stop=STOPS[reason],
             policy_version=self.policy_version,
             prompt_digest=digest(output.prompt_token_ids),

@@ -160,11 +160,11 @@ def sampling_fields(request: Request, stop_ids: Sequence[int]) -> dict[str, Any]
 
 
 def room_for(rank: int) -> int:
-    """The largest rank that vLLM is started for. Raises `ConfigError` where the adapter's is larger than any that vLLM knows."""
+    """The largest rank that vLLM is started for; 0 without an adapter. Raises `ConfigError` for one larger than vLLM knows."""
     if rank > _RANKS[-1]:
         expected = f"at most {_RANKS[-1]}, the largest rank that vLLM serves"
         raise ConfigError("model.policy.rank", rank, expected, "Lower it, or choose engine=TransformersEngine.")
-    return next(size for size in _RANKS if size >= rank)
+    return next(size for size in (0, *_RANKS) if size >= rank)
 
 
 def whole_sync(
@@ -198,7 +198,7 @@ def check_installed(engine: str) -> None:
 def check_served(served: Served, engine: str, dtype: str | None, *, adapter: bool, dequantise: bool) -> None:
     """Raise `ConfigError` for a model that vLLM cannot serve: its adapter apart or merged in, its 4 bits as they are or in full."""
     check_experts(served)
-    if adapter and served.adapter_rank:
+    if adapter:
         room_for(served.adapter_rank)
     if dequantise or not (adapter and served.four_bit):
         return

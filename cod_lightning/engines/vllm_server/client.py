@@ -24,6 +24,8 @@ _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
 _MOST_BYTES = 2**28
 """Of an answer; that of a turn with a million tokens has less."""
+_NO_ANSWER = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What reading JSON raises that is not of the form of an answer."""
 
 
 class ServerLost(EngineFailure):
@@ -54,13 +56,7 @@ class ServerClient:
     """
 
     def __init__(
-        self,
-        url: str,
-        key: str,
-        control_timeout_s: float,
-        *,
-        max_concurrent: int = 256,
-        timeout_s: float = 600.0,
+        self, url: str, key: str, control_timeout_s: float, *, max_concurrent: int = 256, timeout_s: float = 600.0
     ) -> None:
         self.url, self.key, self.timeout_s = url, key, timeout_s
         self._control_timeout_s = control_timeout_s
@@ -81,15 +77,7 @@ class ServerClient:
             config, room = settings["model_config"], settings.get("lora_config") or {}
             mode, window, dtype = config.get("logprobs_mode"), int(config["max_model_len"]), str(config["dtype"])
             most_rank = int(room["max_lora_rank"]) if room else 0
-        except (
-            ServerRefused,
-            EndpointFailure,
-            AttributeError,
-            KeyError,
-            OverflowError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (ServerRefused, EndpointFailure, *_NO_ANSWER) as error:
             if "HTTP 401" in str(error):
                 remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
                 raise ConfigError("data.engine.urls", self.url, "a server that accepts our key", remedy) from None
@@ -244,7 +232,7 @@ def answer_of(content: Any) -> tuple[Completion, frozenset[str]]:
         reason, spans = choice["finish_reason"], choice["weight_versions"] or ()
         prompt_digest = digest(content["prompt_token_ids"])
         versions = frozenset(str(span["version"]) for span in spans)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+    except _NO_ANSWER as error:
         raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
     if ids != spelled:
         raise EngineFailure("a vLLM server's log-probs are not those of its tokens")

@@ -163,7 +163,7 @@ class VLLMServerEngine(Engine):
             log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
             key=key,
             sleep=self.sleeps,
-            adapter_rank=room_for(served.adapter_rank) if served.adapter_rank and self.takes_adapters else 0,
+            adapter_rank=room_for(served.adapter_rank) if self.takes_adapters else 0,
             **where,
         )
         return Server(self._client(process.url, key), process)
@@ -313,10 +313,4 @@ class VLLMServerEngine(Engine):
         return f"vLLM servers lost {self._fleet.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
 
     def _client(self, url: str, key: str) -> ServerClient:
-        return ServerClient(
-            url,
-            key,
-            self.sync_timeout_s,
-            max_concurrent=self.max_concurrent,
-            timeout_s=self.timeout_s,
-        )
+        return ServerClient(url, key, self.sync_timeout_s, max_concurrent=self.max_concurrent, timeout_s=self.timeout_s)
