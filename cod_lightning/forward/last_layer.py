@@ -29,10 +29,12 @@ def read_only_at(model: PreTrainedModel, positions: Bool[Tensor, "B T"]) -> Iter
     Gradients are those of the whole computation, since nothing reads what is left out. What a model's last layer does not have by
     these names is computed everywhere, and so is a model that computes its activations again in the backward pass.
     """
-    layer = _last_layer(model)
-    if layer is None or positions.shape[1] == 1:
+    layers = getattr(model.base_model, "layers", None)
+    is_recomputed = model.training and model.is_gradient_checkpointing
+    if not isinstance(layers, nn.ModuleList) or not layers or is_recomputed or positions.shape[1] == 1:
         yield
         return
+    layer = layers[-1]
     where = positions.flatten().nonzero().squeeze(1)
     attention = getattr(layer, "self_attn", None)
 
@@ -66,13 +68,6 @@ def predicting(action_mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
     tensor([[False,  True, False, False]])
     """
     return torch.nn.functional.pad(action_mask[:, 1:], (0, 1))
-
-
-def _last_layer(model: PreTrainedModel) -> nn.Module | None:
-    layers = getattr(model.base_model, "layers", None)
-    if not isinstance(layers, nn.ModuleList) or not len(layers):
-        return None
-    return None if model.training and model.is_gradient_checkpointing else layers[-1]
 
 
 _KNOWN = "_cod_lightning_logits"

@@ -26,10 +26,7 @@ class SlotCache(Cache):
 
     def __init__(self, most_slots: int | None = None, most_columns: int | None = None) -> None:
         super().__init__(layers=[])
-        self._most = (
-            math.inf if most_slots is None else most_slots,
-            math.inf if most_columns is None else most_columns,
-        )
+        self._most = most_slots or math.inf, most_columns or math.inf
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self.num_slots = 0

@@ -45,11 +45,7 @@ class LoRAPolicy(PretrainedPolicy):
         self.waits_for_warm_start = not self.path
 
     def check_machine(self) -> None:
-        super().check_machine()
-        self._check_packages()
-
-    def _check_packages(self) -> None:
-        """Raise `ConfigError` where one is missing that the model is made with; a plan, which makes none, asks for none."""
+        """Raise `ConfigError` where a package is missing that the model is made with; a plan, which makes none, asks for none."""
         for package in self.packages:
             require(package, "model.policy", type(self).__name__)
 
@@ -65,7 +61,7 @@ class LoRAPolicy(PretrainedPolicy):
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The frozen base with a new adapter, which changes nothing yet (B is 0)."""
-        self._check_packages()
+        self.check_machine()
         # peft loads bitsandbytes, which names a package that it can do without
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         from peft import LoraConfig

@@ -3,9 +3,8 @@
 With a plain model every function here does the plain thing, so that callers need not ask.
 """
 
-from collections.abc import Callable, Mapping
-from types import MethodType
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -22,8 +21,6 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter
 from cod_lightning.ranks import rank
-
-T = TypeVar("T")
 
 
 def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None = None) -> None:
@@ -52,7 +49,7 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         set_model_state_dict(model, weights, options=options)
     whole: Any = model
-    whole.inside = MethodType(_call, model)
+    whole.inside = lambda function: function()
     register_fsdp_forward_method(model, "inside")
 
 
@@ -62,7 +59,3 @@ def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
     else:
         model.load_state_dict(weights, strict=False)
-
-
-def _call(model: PreTrainedModel, function: Callable[[], T]) -> T:
-    return function()
