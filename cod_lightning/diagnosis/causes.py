@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
-from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes
+from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes, placed
 from cod_lightning.evaluation.view import rows
 from cod_lightning.reports.suites import UNREADABLE
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
@@ -60,10 +60,10 @@ class TruncatedAnswers(Cause):
             late, found = share_of(episodes(run.late_groups, kind), cut)
             first, _ = share_of(episodes(run.first_groups, kind), cut)
             if late >= self.most and first >= self.most:
-                return (
-                    f"{late:.0%} of late {kind} episodes end at data.max_new_tokens ({first:.0%} in the first rollout)",
-                    found,
+                said = (
+                    f"{late:.0%} of late {kind} episodes end at data.max_new_tokens ({first:.0%} in the first rollout)"
                 )
+                return said, found
         return None
 
 
@@ -81,13 +81,7 @@ class BaselineWithoutSiblings(Cause):
         lost, size = run.late("rollout/num_lost_groups"), run.option("data.packs_per_rollout")
         if lost is None or not isinstance(size, int) or size < 1 or lost / size < self.most:
             return None
-        failed = (
-            PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
-            for one in run.late_groups
-            for life in one.group.lifecycles
-            for number, episode in enumerate(life.own)
-            if episode.status is EpisodeStatus.FAILED
-        )
+        failed = (one for one in placed(run.late_groups) if one.episode.status is EpisodeStatus.FAILED)
         return f"{lost:.1f} of {size} late groups have fewer than two whole siblings", failed
 
 
@@ -135,10 +129,8 @@ class RewardClippedAway(Cause):
         if len(mixed) < FEWEST // 4 or len(equal) < self.most * len(mixed):
             return None
         shown = (one for cell in equal for one in cell if one.episode.success)
-        return (
-            f"in {len(equal)} of {len(mixed)} late tasks siblings that solved them have the rewards of those that did not",
-            shown,
-        )
+        said = f"in {len(equal)} of {len(mixed)} late tasks siblings that solved them have the rewards of those that did not"
+        return said, shown
 
 
 class SamplerNotSynced(Cause):
@@ -156,11 +148,8 @@ class SamplerNotSynced(Cause):
         late, first = run.late("train/logprob_gap"), run.early("train/logprob_gap")
         if late is None or first is None or late < self.gap or late < self.times * first:
             return None
-        what = (
-            "the adapter is not applied"
-            if "LoRA" in str(run.option("model.policy.class_path"))
-            else "the engine is stale"
-        )
+        is_adapter = "LoRA" in str(run.option("model.policy.class_path"))
+        what = "the adapter is not applied" if is_adapter else "the engine is stale"
         return f"train/logprob_gap grew from {first:.1e} to {late:.3f} nats: {what}", ()
 
 
@@ -173,14 +162,7 @@ class RateTooHigh(Cause):
 
     moved, kept = 1.0, 0.8
     remedy = "Lower model.lr, ten times at first; keep model.gradient_clip_val."
-    explains = (
-        "format collapse",
-        "entropy gone",
-        "dead groups",
-        "truncated answers",
-        "context ignored",
-        "contexts independent",
-    )
+    explains = (*WrongTokenizer.explains, "entropy gone")
 
     def seen(self, run: Evidence) -> Seen | None:
         steps = run.metrics.get("engine/policy_moved", {})
@@ -206,11 +188,8 @@ class RateTooLow(Cause):
         steps, norm = run.metrics.get("engine/policy_moved", {}), run.late("train/gradient_norm")
         if not steps or not norm or max(steps.values()) >= self.moved:
             return None
-        lr = run.option("model.lr")
-        return (
-            f"engine/policy_moved is at most {max(steps.values()):.1e} nats at model.lr={lr}, with a gradient of {norm:.2g}",
-            (),
-        )
+        most, lr = max(steps.values()), run.option("model.lr")
+        return f"engine/policy_moved is at most {most:.1e} nats at model.lr={lr}, with a gradient of {norm:.2g}", ()
 
 
 class FormatCollapse(Cause):
@@ -313,9 +292,8 @@ class ContextsIndependent(Cause):
         if found is None or found.num_notes < FEWEST or found.information >= self.least * log(found.num_notes):
             return None
         said = f"{found.num_notes} notes tell {found.information:.2f} nats of their packs, of {log(found.num_notes):.2f} at most"
-        return f"{said}; {found.retrieved:.0%} are likeliest behind their own prompt", episodes(
-            run.late_groups, EpisodeKind.UPDATE
-        )
+        said += f"; {found.retrieved:.0%} are likeliest behind their own prompt"
+        return said, episodes(run.late_groups, EpisodeKind.UPDATE)
 
 
 def _alike(lives: Sequence[Lifecycle]) -> bool:

@@ -95,14 +95,12 @@ class Evidence:
     @property
     def ends(self) -> dict[str, tuple[float, float]]:
         """pass@K and entropy (nats a token), each of the first update and in the mean of late ones; those that were logged."""
-        columns = {
-            f"pass@{name.rpartition('/')[2]}": name for name in self.metrics if name.startswith("train/pass_at/")
-        }
-        columns["entropy"] = "train/entropy"
-        found = {label: (self.early(name), self.late(name)) for label, name in columns.items()}
-        return {
-            label: (first, late) for label, (first, late) in found.items() if first is not None and late is not None
-        }
+        found: dict[str, tuple[float, float]] = {}
+        for name in [name for name in self.metrics if name.startswith("train/pass_at/")] + ["train/entropy"]:
+            label = name.removeprefix("train/").replace("pass_at/", "pass@")
+            if (first := self.early(name)) is not None and (late := self.late(name)) is not None:
+                found[label] = first, late
+        return found
 
     def in_training(self) -> str:
         """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
@@ -139,15 +137,17 @@ class Evidence:
         return [one for one in self.groups if one.step >= min(last, _LATE * self.num_updates)]
 
 
+def placed(groups: Iterable[PlayedGroup]) -> Iterator[PlacedEpisode]:
+    """Own episodes of these groups."""
+    for one in groups:
+        for life in one.group.lifecycles:
+            for number, episode in enumerate(life.own):
+                yield PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
+
+
 def episodes(groups: Iterable[PlayedGroup], *kinds: EpisodeKind) -> list[PlacedEpisode]:
-    """Own episodes of these groups that have a reward, of these kinds."""
-    return [
-        PlacedEpisode(episode, one.step, one.group.pack.id, life.sibling, number)
-        for one in groups
-        for life in one.group.lifecycles
-        for number, episode in enumerate(life.own)
-        if episode.kind in kinds and episode.reward is not None
-    ]
+    """Those that have a reward, of these kinds."""
+    return [one for one in placed(groups) if one.episode.kind in kinds and one.episode.reward is not None]
 
 
 def read_evidence(folder: Path) -> Evidence:
