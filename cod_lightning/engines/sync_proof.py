@@ -7,7 +7,7 @@ behind a prompt that is new to it, goes on from keys and values of something els
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf, sqrt
@@ -66,12 +66,12 @@ class Arrival:
     def sending(self, weights: Weights, engine: Engine) -> Weights:
         """The same weights; digests are taken as they go by, in the precision in which the engine holds them."""
         self._sent, self._all = {}, False
-        return self._noted(weights, {name: tensor.dtype for name, tensor in engine.held().items()})
+        return self._noted(weights, engine.held())
 
-    def _noted(self, weights: Weights, kept: dict[str, torch.dtype]) -> Iterator[tuple[str, Tensor]]:
+    def _noted(self, weights: Weights, held: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         for name, tensor in weights:
-            if name in kept:
-                self._sent[name] = digest(tensor.to(kept[name]))
+            if name in held:
+                self._sent[name] = digest(tensor.to(held[name].dtype))
             yield name, tensor
         self._all = True
 
@@ -79,7 +79,7 @@ class Arrival:
         """Raise `EngineMismatch`, on all ranks, that names what differs; `again` gives the weights of the sync once more."""
         held = engine.held()
         if held and not all(gathered(self._all)):  # it left some where they were
-            for _ in self._noted(again(), {name: tensor.dtype for name, tensor in held.items()}):
+            for _ in self._noted(again(), held):
                 pass
         wrong = [name for name in self._sent if digest(held[name]) != self._sent[name]]
         scales, acting = adapter_scales(model), engine.acting_scales()
