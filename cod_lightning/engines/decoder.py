@@ -153,7 +153,7 @@ class Decoder:
         self._openings = Openings()
 
     async def sample(self, request: Request) -> Completion:
-        """One turn, without its policy version; joins the batch after three tokens of it at the latest."""
+        """One turn, without its policy version; joins the batch after a few tokens of it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append((request, future))
@@ -225,9 +225,8 @@ class Decoder:
             if dialogue is None:
                 still_waiting.append((request, future))
             else:
-                joined.append(
-                    _TurnInFlight(request, dialogue, future, () if dialogue.num_cached else tuple(request.prompt_ids))
-                )
+                opening = () if dialogue.num_cached else tuple(request.prompt_ids)
+                joined.append(_TurnInFlight(request, dialogue, future, opening))
         self._waiting = still_waiting
         return joined
 

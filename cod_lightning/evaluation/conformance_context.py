@@ -105,15 +105,16 @@ def _loaded(mechanism: ContextMechanism) -> Broken:
 def _updated(mechanism: ContextMechanism) -> Broken:
     if not mechanism.updates:
         return
+    scripted = beside(mechanism, Scripted)
     for text in (None, *GARBAGE) if _takes_notes(mechanism) else GARBAGE:
         state = _noted(mechanism)
         dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
         messages = _opening(dialogue)
-        if _takes_notes(mechanism) and not beside(mechanism, Scripted).asks(messages):
+        if _takes_notes(mechanism) and not scripted.asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
         for _ in range(100):
-            said = beside(mechanism, Scripted).write("gamma=3", messages) if text is None else text
+            said = scripted.write("gamma=3", messages) if text is None else text
             try:
                 asked = dialogue.send(Answer(response=said, cut_off=False))
                 messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
@@ -135,25 +136,21 @@ def _updated(mechanism: ContextMechanism) -> Broken:
 
 def _within(mechanism: ContextMechanism) -> Broken:
     """A task as `rollout/episode.py` plays it: the mechanism may answer each response, and replace the dialogue after it."""
-    chat = byte_chat()
+    chat, scripted, in_task = byte_chat(), beside(mechanism, Scripted), beside(mechanism, InTask)
     for text in (None, *GARBAGE):
         if text == "\ud800":  # no tokenizer decodes to half a surrogate pair
             continue
         prepared = mechanism.prepare(_noted(mechanism), "the rules", "what is seen")
         state, dialogue = prepared.state, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "what is seen"))
         for _ in range(5):
-            said = (
-                beside(mechanism, Scripted).respond(lambda _: "an action", lambda _: "gamma=3", dialogue)
-                if text is None
-                else text
-            )
-            found = beside(mechanism, InTask).on_turn(state, said, chat)
+            said = scripted.respond(lambda _: "an action", lambda _: "gamma=3", dialogue) if text is None else text
+            found = in_task.on_turn(state, said, chat)
             if found is not None:
                 check_intervention(found, mechanism)
                 state = found.state
             seen = "what came of it" if found is None or found.reply is None else found.reply
             dialogue = (*dialogue, Message(Role.ASSISTANT, said), Message(Role.USER, seen))
-            if (history := beside(mechanism, InTask).before_turn(state, "the rules", dialogue, chat)) is not None:
+            if (history := in_task.before_turn(state, "the rules", dialogue, chat)) is not None:
                 check_history(history, mechanism, dialogue)
                 state, dialogue = history.state, history.messages
         if "<|im_end|>" in mechanism.text(state):
@@ -161,17 +158,16 @@ def _within(mechanism: ContextMechanism) -> Broken:
 
 
 def _in_place(mechanism: ContextMechanism) -> Broken:
-    state = _noted(mechanism)
+    state, in_task = _noted(mechanism), beside(mechanism, InTask)
     before, episode = beside(mechanism, Stored).dump(state), _solved(mechanism, state)
     mechanism.prepare(state, "the rules", "what is seen")
-    beside(mechanism, InTask).on_turn(state, "a response", byte_chat())
+    in_task.on_turn(state, "a response", byte_chat())
     texts = ("the rules", "what is seen", "a response", "what came of it")
     roles = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
-    beside(mechanism, InTask).before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
+    in_task.before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
     mechanism.feedback(state, episode)
     if mechanism.updates and _takes_notes(mechanism):
-        beside(mechanism, Scripted).write(
-            "gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat()))
-        )
+        opening = _opening(mechanism.update(state, "the rules", episode, byte_chat()))
+        beside(mechanism, Scripted).write("gamma=3", opening)
     if beside(mechanism, Stored).dump(state) != before:
         yield "a method changed the state that it was given"

@@ -89,14 +89,10 @@ def _gained(world: TextEnv, rows: Mapping[str, ReferenceRow], num_packs: int, le
     if num_packs < _LEAST_PACKS or not memoryless:
         return
     first, last = memoryless.success[0], memoryless.success[-1]
-    if (
-        last.low > first.high
-        and last.mean - first.mean >= 2 * _LEAST_GAIN
-        and beside(world, Variants).without_world_memory() is world
-    ):
-        remark = (
-            f"memoryless play rises from {first.mean:.2f} to {last.mean:.2f}: something other than the context helps it"
-        )
+    rises = last.low > first.high and last.mean - first.mean >= 2 * _LEAST_GAIN
+    if rises and beside(world, Variants).without_world_memory() is world:
+        rise = f"memoryless play rises from {first.mean:.2f} to {last.mean:.2f}"
+        remark = f"{rise}: something other than the context helps it"
         yield Verdict("without a context later tasks are no easier", remark=remark, look=True)
     if oracle and not _gains(memoryless, 0, oracle, 0, least / 10):
         leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")

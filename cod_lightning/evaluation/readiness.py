@@ -24,9 +24,8 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
         see_sentences(suite.env, mechanism, chat, f"data.suites.{suite.name}.env")
     world, key, chosen = settled.env, f"data.suites.{suite.name}.controls", settled.chosen
     with settled.answering(world, "an environment that draws packs, and begins a task"):
-        first = world.sample_pack(
-            split=Split(settled.split), index=0, num_tasks=settled.pack_size or pack_size, seed=settled.seed
-        )
+        split, size = Split(settled.split), settled.pack_size or pack_size
+        first = world.sample_pack(split=split, index=0, num_tasks=size, seed=settled.seed)
         _check_words(settled, world, first, mechanism, chat)
     if settled.controls is None:
         return replace(settled, controls=tuple(one for one in chosen if one.served(world, first)))

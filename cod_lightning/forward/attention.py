@@ -88,9 +88,8 @@ def grouped_attention(
             return _attended_at(None, module, query, key, value, None, dropout, scaling, **kwargs)
         return attend(query, key, value, mask, scaling, dropout, kwargs.get("softcap"))
 
-    return tree.attended(
-        along_paths, query, key, value, kwargs.get("sliding_window"), predicting=positions is not None
-    ), None
+    window, predicting = kwargs.get("sliding_window"), positions is not None
+    return tree.attended(along_paths, query, key, value, window, predicting=predicting), None
 
 
 def _attended_at(
@@ -128,15 +127,8 @@ def attend(
     """The same without a module: [b, width, heads, dim]."""
     if softcap is not None or _is_written_out(query, key, dropout):
         return _written_out(query, key, value, mask, _scale(query, scaling), softcap)
-    width = query.shape[2]
-    return fused(
-        query,
-        key,
-        value,
-        mask if width == 1 else mask.repeat(1, 1, query.shape[1] // key.shape[1], 1),
-        scaling,
-        dropout,
-    )
+    folded = mask if query.shape[2] == 1 else mask.repeat(1, 1, query.shape[1] // key.shape[1], 1)
+    return fused(query, key, value, folded, scaling, dropout)
 
 
 def fused(
@@ -178,17 +170,9 @@ def _written_out(
     shared = query.reshape(batch, kv_heads, heads // kv_heads, width, dim)
     out = []
     for queries, columns in _seen(mask, width):
-        some = (
-            shared[:, :, :, queries] * scaling,
-            key[:, :, columns],
-            value[:, :, columns],
-            mask[:, :, queries, columns],
-        )
-        if (
-            torch.is_grad_enabled()
-            and query.requires_grad
-            and batch * heads * mask[0, 0, queries, columns].numel() > _KEPT
-        ):
+        seen = mask[:, :, queries, columns]
+        some = shared[:, :, :, queries] * scaling, key[:, :, columns], value[:, :, columns], seen
+        if torch.is_grad_enabled() and query.requires_grad and batch * heads * seen[0, 0].numel() > _KEPT:
             found = checkpoint(_attended, *some, softcap, use_reentrant=False, preserve_rng_state=False)
         else:
             found = _attended(*some, softcap)

@@ -206,8 +206,8 @@ def _pairs(merges: list[str]) -> list[tuple[str, str]]:
     """Each is two tokens around the first space behind its first character."""
     pairs = []
     for merge in merges:
-        left, space, right = merge[:1] + merge[1:].partition(" ")[0], " " in merge[1:], merge[1:].partition(" ")[2]
+        rest, space, right = merge[1:].partition(" ")
         if not space:
             raise Unreadable(f"two tokens in each of tokenizer.ggml.merges, not {merge!r:.60}", "Convert it again.")
-        pairs.append((left, right))
+        pairs.append((merge[:1] + rest, right))
     return pairs
