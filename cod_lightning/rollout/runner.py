@@ -117,6 +117,10 @@ class RolloutRunner(RolloutMonitor):
         if observer in self._observers:
             self._observers.remove(observer)
 
+    def ahead_by(self, ahead: RolloutAhead) -> None:
+        """Have training rollouts ahead by this one from now on; none is begun yet."""
+        self.ahead = ahead
+
     # ------------------------------------------------------------------ rollouts
 
     def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:

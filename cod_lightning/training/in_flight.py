@@ -134,7 +134,8 @@ class RolloutsInFlight:
         """Those under way; the runner's from the first use on, when the engine is known to take weights meanwhile."""
         if self._groups is None:
             watched = partial(self.rollouts.runner.watched, "the rollouts in flight")
-            self.rollouts.runner.ahead = self._groups = GroupsInFlight(self.rollouts.runner.liveness, watched)
+            self._groups = GroupsInFlight(self.rollouts.runner.liveness, watched)
+            self.rollouts.runner.ahead_by(self._groups)
         return self._groups
 
     @property
