@@ -31,7 +31,11 @@ def page(results: dict[str, Any]) -> str:
             ["training", "solved", "random", "warm start, at its best T", "trained", "trained less it", "blanked"],
             learned,
         ),
-        *(READING.strip().format(ends=_ends(list(seeds.values()))) for seeds in runs.values() if seeds),
+        READING.strip().format(
+            ends="; ".join(
+                f"{name.split(',')[0]} {_ends(list(seeds.values()))}" for name, seeds in runs.items() if seeds
+            )
+        ),
         CODE.strip(),
         table(CODE_HEAD, list(_of_code(results["code_model"]))),
         CODE_READING.strip().format(loop="{:+.2f} [{:.2f}, {:.2f}]".format(*(round(one, 2) + 0.0 for one in less))),
@@ -103,9 +107,9 @@ held-out packs of 4, temperature 1. TGC and SGC are AppWorld's: shares of tasks 
 intervals over seeds (Student's t). *Blanked*: with the context hidden.
 """.strip()
 READING = """
-**LOOP ends above random and not above its warm start at its best temperature**, in three seeds of three. It becomes surer of what
-it did before, and no more tasks are solved by any of eight: from the first update to the last quarter of the training
-{ends} nats a token.
+**REC, which is CoD, and LOOP end above random and not above their warm start at its best temperature**, in packs of the training
+split neither: the split is not why. Both become surer of what they did before, and no more tasks are solved by any of eight: from
+the first update to the last quarter of the training {ends} (nats a token).
 """
 CODE_KINDS = ("new_todo", "contact_moves")
 CODE_HEAD = ["demonstrated tasks", "policy", "tasks (TGC)", "packs (SGC)", *(f"`{kind}`" for kind in CODE_KINDS)]

@@ -83,7 +83,7 @@ STUDIES: dict[str, Study] = {
     ),
     "Specialists into one student": Study(
         "FrozenLake 3x3 and compact alchemy, reverse KL to each specialist, no reward; all three policies together sampled three "
-        "times an arm's tokens. Compact alchemy still held out graphs in tests ([splits](splits.md)).",
+        "times an arm's tokens.",
         ("lake", "alchemy"),
         {
             "mixture, by reward": ("--config", "examples/studies/specialists.yaml"),
@@ -230,7 +230,7 @@ def steps(of_seeds: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     common = sorted(set.intersection(*map(set, of_seeds.values())), key=int)
     rows = [
         [updates, *(interval([one[updates][world] for one in of_seeds.values()]) for world in WORLDS)]
-        for updates in dict.fromkeys([*common[::4], common[-1]])
+        for updates in dict.fromkeys([*common[::6], common[-1]])
     ]
     return [f"*{STEPPED}*, step by step:", "", table(["updates", *WORLDS], rows), ""]
 
@@ -255,9 +255,8 @@ positions, seeds and blanked contexts are in [distillation.json](distillation.js
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 
 **Specialists help their student** on lakes and alchemy: it gains over reward on the same mixture, with the specialists' tokens
-behind it. **A student of three specialists** comes within .02 of each in its environment, with a third of the packs. Only
-students of a teacher with three times the tokens are shown to end above the warm start at T=0.3.
-**Limits**: tiny policies, compact words.
+behind it. **A student of three specialists** comes within .03 of each in its environment, with a third of the packs. Only
+students of a teacher with three times the tokens are shown to end above the warm start at T=0.3. **Limits**: tiny policies.
 """
 
 
