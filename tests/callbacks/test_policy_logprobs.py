@@ -51,7 +51,7 @@ def records(folder: Path) -> list[PolicyLogprobs]:
 
 
 def sampled(folder: Path) -> dict[tuple[str, int, int], tuple[int, list[float]]]:
-    """Digest and the sampler's log-probs of every kept training episode."""
+    """Digest and the sampler's log-probs of every kept training episode, attempts left out."""
     return {
         (group.pack.id, life.sibling, e): (
             action_digest(episode),
@@ -59,7 +59,7 @@ def sampled(folder: Path) -> dict[tuple[str, int, int], tuple[int, list[float]]]
         )
         for group in read(folder / "lifecycles" / "train.jsonl")
         for life in group.lifecycles
-        for e, episode in enumerate(life.episodes)
+        for e, episode in enumerate(life.own)
     }
 
 
