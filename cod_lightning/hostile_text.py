@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 
+from cod_lightning.beginnings import num_alike
+
 BREAK = "\u200b"
 """A zero-width space: it takes a control token apart, and a reader does not see it."""
 _WIDELY_KNOWN = (
@@ -83,8 +85,7 @@ def _one_of(spellings: Sequence[str], depth: int = 8) -> str:
     parts = list[str]()
     for _, same in groupby(sorted(spellings)[::-1], key=lambda one: one[:1]):
         together = list(same)
-        pairs = enumerate(zip(together[0], together[-1], strict=False))  # of sorted ones the others lie between
-        start = together[-1][: next((place for place, (a, b) in pairs if a != b), None)]
+        start = together[-1][: num_alike(together[0], together[-1])]  # of sorted ones the others lie between
         rest = _one_of([one[len(start) :] for one in together], depth - 1) if len(together) > 1 else ""
         parts.append(f"{re.escape(start)}(?:{rest})")
     return "|".join(parts)

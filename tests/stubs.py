@@ -1,5 +1,6 @@
 """Small worlds, contexts and engines that tests share."""
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -22,6 +23,21 @@ from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
 
 WORDS = tuple(f"w{i}" for i in range(40))
+
+
+def counted(world: Any) -> tuple[Any, list[TextEnv], list[TextEnv]]:
+    """The class, the copies that are made of its worlds from now on, and those of them that are closed, each in their order."""
+    made, closed = list[TextEnv](), list[TextEnv]()
+
+    class Counted(world):
+        def __deepcopy__(self, memo: Any) -> TextEnv:
+            made.append(copy.copy(self))
+            return made[-1]
+
+        def close(self) -> None:
+            closed.append(self)
+
+    return Counted, made, closed
 
 
 class WordVocabulary(Vocabulary["WordWorld"]):

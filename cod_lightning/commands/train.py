@@ -3,6 +3,7 @@
 import copy
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,7 +31,7 @@ from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.errors import CodLightningError, ConfigError, described, in_a_line
+from cod_lightning.errors import CodLightningError, ConfigError, answering
 from cod_lightning.evaluation.controls import Weights
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
@@ -139,11 +140,9 @@ class TrainCLI(CodCLI):
         for run in runs:
             changed = [("warm_start", str(run.get("warm_start")))]
             if isinstance(run.get("warm_start"), dict):
-                try:
+                refused = partial(ConfigError, "warm_start", "another", remedy="Add --warm_start null.")
+                with answering(refused, "what a run of this version began with"):
                     phases = list(differences(phase.config_of(run), phase.config_of(runs[0])))
-                except (LookupError, TypeError, AttributeError, ValueError) as error:
-                    expected = f"what a run of this version began with ({in_a_line(described(error))})"
-                    raise ConfigError("warm_start", "another", expected, "Add --warm_start null.") from error
                 changed = [one for one in phases if one[0] != "torch_threads"]
             if changed:
                 listed = "; ".join(f"{key}: {said}" for key, said in changed)

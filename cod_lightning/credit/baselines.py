@@ -157,7 +157,7 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
     tensor([0.1000])
     """
     if mode == "group":
-        count = sums(returns)[1]
+        count = returns.valid.sum(dim=1, keepdim=True)
         squares = torch.where(returns.valid, (returns.values - mean(returns)) ** 2, 0).sum(1, keepdim=True)
         return torch.where(count > 1, (squares / count.clamp_min(1)).sqrt(), 1.0).to(returns.values)
     chosen = advantages.values[advantages.valid]

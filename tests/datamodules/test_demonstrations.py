@@ -1,6 +1,5 @@
 """Demonstrations are played through the rollout code and carry no hidden connection between tasks."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +22,7 @@ from cod_lightning.modules import WarmStartModule
 from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.small_fit import Updates, quiet_trainer
-from tests.stubs import PlainContext
+from tests.stubs import PlainContext, counted
 
 SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
 
@@ -155,17 +154,8 @@ def test_rewrites_that_a_program_gives_a_name_are_demonstrated():
 
 
 def test_every_environment_that_a_warm_start_begins_is_closed():
-    begun, closed = [], []
-
-    class Counted(Levers):
-        def __deepcopy__(self, memo):
-            begun.append(copy.copy(self))
-            return begun[-1]
-
-        def close(self):
-            closed.append(self)
-
-    data = DemonstrationDataModule(Counted(protocol="compact"), HINT, num_updates=1, num_packs=3)
+    world, begun, closed = counted(Levers)
+    data = DemonstrationDataModule(world(protocol="compact"), HINT, num_updates=1, num_packs=3)
     set_up(data)
     data._demonstrate(0)
     assert list(map(id, closed)) == list(map(id, begun))

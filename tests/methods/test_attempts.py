@@ -1,6 +1,5 @@
 """Attempts from a snapshot: same moment, other noise, and a lifecycle that does not notice."""
 
-import copy
 import random
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
+from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld, counted
 from tests.word_play import CHAT, play
 
 
@@ -127,17 +126,8 @@ def test_every_attempt_has_noise_of_its_own():
 
 
 def test_the_world_of_every_attempt_is_a_copy_of_its_own_that_is_closed_after_it():
-    opened, closed = [], []
-
-    class Counted(Ledger):
-        def __deepcopy__(self, memo):
-            opened.append(copy.copy(self))
-            return opened[-1]
-
-        def close(self):
-            closed.append(self)
-
-    live(EVERYWHERE, world=Counted())
+    world, opened, closed = counted(Ledger)
+    live(EVERYWHERE, world=world())
     assert len(opened) == 4 * (1 + 3 * 4)
     assert sorted(map(id, closed)) == sorted(map(id, opened))
 
