@@ -1,8 +1,9 @@
 """The process that a sandbox forks its jobs from: it has imported all that they need, cut itself off, and ran none of them itself.
 
-It speaks to the trainer over a socket: for each job it gets one byte and a socket, and forks. The fork reads the job from that
-socket, closes all but its standard streams, and runs it. The template watches it, and writes to the socket what came of it. What a
-job does ends with its process, and nothing that a job writes is read by the template other than as bytes.
+It speaks to the trainer over a socket, and ends when that is closed: for each job it gets one byte and a socket, and forks. The
+fork reads the job from that socket, closes all but its standard streams, and runs it. The template watches it, and writes to the
+socket what came of it. What a job does ends with its process, and nothing that a job writes is read by the template other than as
+bytes.
 """
 
 import atexit
@@ -68,7 +69,6 @@ def main(root: str, control: str, asked: str) -> None:
         asked: `entry` and `arguments` of the function that makes the job, `path` for imports (null: the standard library), an
             `empty` folder, and `memory_bytes`, `time_s` and `most_output` (bytes) of a job.
     """
-    walls.end_with_the_parent()
     trainer = socket.socket(fileno=int(control))
     options = json.loads(asked)
     sys.path[:] = [one for one in sys.path if one != root] if options["path"] is None else options["path"]

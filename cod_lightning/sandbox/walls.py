@@ -140,7 +140,7 @@ def only_read(readable: Sequence[str]) -> bool:
 
 
 def end_with_the_parent() -> None:
-    """Let the system kill this process when the one that started it ends."""
+    """Let the system kill this process when the one that started it ends, or the very thread there that did."""
     if sys.platform.startswith("linux"):
         _libc.prctl(_DEATH_SIGNAL, 9, 0, 0, 0)
 

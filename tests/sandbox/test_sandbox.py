@@ -246,6 +246,21 @@ def test_a_template_that_was_killed_is_started_again_and_what_it_cannot_import_i
         Sandbox("no_such_module:job").run(b"")
 
 
+def test_a_template_outlives_the_thread_that_began_it_so_that_no_job_of_another_thread_is_cut_off():
+    """Worlds grade in a thread of its own for each answer."""
+    sandbox = Programs()
+    first = threading.Thread(target=sandbox.run, args=("",))
+    first.start()
+    first.join()
+    begun, ended = sandbox._template.process, []
+    other = threading.Thread(target=lambda: ended.append(sandbox.run("import time; time.sleep(.3); print(1)")))
+    other.start()
+    other.join()
+    assert ended == [("1\n", "", "", 0)]
+    assert sandbox._template.process is begun
+    assert begun.poll() is None
+
+
 def test_all_processes_end_with_the_trainer():
     asked = (
         "import os, threading\nfrom cod_lightning.sandbox.sandbox import Sandbox\nsandbox = Sandbox(time_s=60)\nsandbox.run(b'')\n"
