@@ -20,7 +20,7 @@ from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
 from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import ConfigError, DataError, EnvironmentFailure, note_fault
-from cod_lightning.lifecycles import Agent, Ask, Written
+from cod_lightning.lifecycles import Agent, Ask, Program, Written
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
@@ -79,9 +79,11 @@ class DeployedAgent:
         """Solve the task and do what the program has after it; returns the solve episode."""
         assert self._resumed or not self.store.num_solved(), "the store holds earlier tasks; call resume() first"
         self._resumed = True
-        position = self.store.num_solved()
-        played = self._play(task, position)
-        return next(one for one in played if one.kind is EpisodeKind.SOLVE)
+        played = self._play(task, self.store.num_solved())
+        solved = next((one for one in played if one.kind is EpisodeKind.SOLVE), None)
+        if solved is None:
+            raise _broken(self.setting.program, "a program that solves every task in `deploy`, which has no last one")
+        return solved
 
     def close(self) -> None:
         """Close the environment; where that fails, the log says so."""
@@ -234,7 +236,10 @@ class _OneTask(Agent):
     def _is_over(self, position: int, task: Task) -> bool:
         """Whether what the program has up to this solve episode was played already. Raises `_Later` at the next task."""
         if (position == self._here) == (task.spec is _OTHER):
-            raise self._broken("a program with one solve episode a task in `deploy`, followed by a rewrite at most")
+            raise _broken(
+                self._life.setting.program,
+                "a program with one solve episode a task in `deploy`, followed by a rewrite at most",
+            )
         if position > self._here:
             raise _Later
         over = position < self._here or self._solved is not None
@@ -243,10 +248,11 @@ class _OneTask(Agent):
 
     def _add(self, began: float, episode: Episode) -> None:
         if any((one.kind, one.position) == (episode.kind, episode.position) for one in self.played):
-            raise self._broken(f"a program with one {episode.kind} episode a task in `deploy`")
+            raise _broken(self._life.setting.program, f"a program with one {episode.kind} episode a task in `deploy`")
         if episode.status is not EpisodeStatus.SKIPPED or episode.kind is EpisodeKind.SOLVE:
             self._keep(began, episode)
             self.played.append(episode)
 
-    def _broken(self, expected: str) -> ConfigError:
-        return ConfigError("data.program", type(self._life.setting.program).__name__, expected, "Choose another.")
+
+def _broken(program: Program, expected: str) -> ConfigError:
+    return ConfigError("data.program", type(program).__name__, expected, "Choose another.")

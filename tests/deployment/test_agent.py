@@ -470,6 +470,24 @@ def test_a_program_that_has_more_at_a_task_than_an_agent_can_go_on_from_is_named
             live()
 
 
+@dataclass(frozen=True)
+class FirstTwo(Program):
+    """Ends after two tasks."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks[:2]:
+            await agent.rewrite(await agent.solve(task))
+
+
+def test_a_program_that_comes_to_an_end_is_named_at_the_first_task_that_it_does_not_solve(tmp_path):
+    agent, pack = _agent(tmp_path, program=FirstTwo())
+    for task in pack.tasks[:2]:
+        agent.solve(task)
+    with pytest.raises(ConfigError, match="FirstTwo; expected a program that solves every task in `deploy`"):
+        agent.solve(pack.tasks[2])
+    assert agent.store.num_solved() == 2
+
+
 def test_attempts_are_made_beside_the_task_at_hand_alone_and_seen_there_also_after_a_restart(tmp_path, monkeypatch):
     fork, attempts, forked, seen = Life.fork, Life.attempts, [], []
 
