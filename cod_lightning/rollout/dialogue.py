@@ -104,7 +104,9 @@ class Dialogue:
         room = sampler.window - len(self._ids)
         if room < 1:
             self.response = ""
-            return self._turn((), (), StopReason.WINDOW, sampler.policy_version)
+            turn = self._turn((), (), StopReason.WINDOW, sampler.policy_version)
+            self.messages.append(Message(Role.ASSISTANT, ""))  # a template may want roles to alternate
+            return turn
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
         most = min(room, wanted)
         completion = await sampler.engine.generate(

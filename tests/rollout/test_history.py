@@ -7,7 +7,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import Message, Role
+from cod_lightning.types import Message, Role, StopReason
 from tests.cases import each
 from tests.families import made
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
@@ -45,6 +45,22 @@ def template_says(chat, messages):
         add_generation_prompt=True,
         enable_thinking=chat.enable_thinking,
     )
+
+
+ALTERNATING = (
+    "{%- for m in messages %}{%- if not loop.first and m.role == messages[loop.index0 - 1].role %}"
+    "{{- raise_exception('roles have to alternate') }}{%- endif %}{%- endfor %}"
+)
+
+
+@each("rewrite", [False, True])
+def test_a_dialogue_that_has_no_room_for_an_answer_goes_on_as_after_an_empty_one(rewrite):
+    """Of memories side by side each asks its own, in one update."""
+    _, messages, turns = talk(Chat(bpe_tokenizer(ALTERNATING + CHATML), True, rewrite), "Left.", window=10)
+    assert [(turn.stop, turn.observation) for turn in turns] == [
+        (StopReason.WINDOW, asked) for asked in ("Which way?", "And now? 0", "And now? 1")
+    ]
+    assert [message.role for message in messages] == [Role.SYSTEM, *[Role.USER, Role.ASSISTANT] * 3]
 
 
 @each("thinking", [False, True])
