@@ -4,7 +4,8 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,35 +62,37 @@ class WeightFolder:
 
     def write(self, model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
         """Replace what is there. Every name has its own bytes, so that tied weights come under both."""
-        folder = self._fresh(label)
-        write_config(model, folder)
-        save_file(_apart(CheckpointForm(model)(weights)), folder / "model.safetensors", metadata={"format": "pt"})
-        os.chmod(folder / "model.safetensors", 0o644)
+        with self._fresh(label) as folder:
+            write_config(model, folder)
+            save_file(_apart(CheckpointForm(model)(weights)), folder / "model.safetensors", metadata={"format": "pt"})
         return folder
 
     def write_base(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
         """Replace what is there by the base of a model with an adapter, in its 4 bits or dequantised."""
         if not four_bit:
             return self.write(model, plain_weights(model, merge=False), "start")
-        folder = self._fresh("start")
-        write_four_bit(model, folder)
+        with self._fresh("start") as folder:
+            write_four_bit(model, folder)
         return folder
 
     def write_adapter(self, model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
         """Replace what is there by the model's adapter."""
-        folder = self._fresh(label)
-        write_adapter_config(model, folder)
-        write_adapter(dict(weights), folder)
-        os.chmod(folder / "adapter_model.safetensors", 0o644)
+        with self._fresh(label) as folder:
+            write_adapter_config(model, folder)
+            write_adapter(dict(weights), folder)
         return folder
 
-    def _fresh(self, label: str) -> Path:
-        """An empty folder in place of the current one."""
+    @contextmanager
+    def _fresh(self, label: str) -> Iterator[Path]:
+        """An empty folder in place of the current one; who may read the root may read what is written there, whatever the umask."""
         if self.current is not None:
             shutil.rmtree(self.current, ignore_errors=True)
-        self.current = self.root / label.replace(":", "-")
-        self.current.mkdir()
-        return self.current
+        self.current = folder = self.root / label.replace(":", "-")
+        folder.mkdir()
+        yield folder
+        for file in folder.iterdir():
+            file.chmod(0o644)
+        folder.chmod(0o755)
 
     def close(self) -> None:
         """Remove it all."""

@@ -15,9 +15,10 @@ from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.vllm_start import STOPS, sampling_fields
 from cod_lightning.errors import ConfigError, EngineFailure
 
-FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
-"""What a server has to be started with, beside its model."""
-REMEDY = f"Start it with VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model ... {FLAGS}"
+REMEDY = (
+    "Start it with VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model ... "
+    "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
+)
 GENERATE = "/inference/v1/generate"
 _PROBE = Request(dialogue="", prompt_ids=[0], messages=(), max_new_tokens=1, noise_seed=0)
 _RESET_S = 10.0
@@ -117,10 +118,14 @@ class ServerClient:
         self.settle(label)
 
     def load_adapter(self, folder: str, label: str, before: str) -> None:
-        """Take the adapter of a folder that the server can read, by a name that it has never had; forget the one `before`."""
+        """Take the adapter of a folder that the server can read by this name; forget the one `before`.
+
+        The name may be taken: by a try that failed after it, or by a sync of the same version, such as of another checkpoint.
+        """
+        for name in (before, label):
+            with suppress(ServerRefused):  # it was started since, or has none of that name
+                self.post("/v1/unload_lora_adapter", {"lora_name": name})
         self.post("/v1/load_lora_adapter", {"lora_name": label, "lora_path": folder})
-        with suppress(ServerRefused):  # it was started since
-            self.post("/v1/unload_lora_adapter", {"lora_name": before})
         self.settle(label)
 
     def settle(self, label: str) -> None:

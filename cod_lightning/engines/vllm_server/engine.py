@@ -92,7 +92,7 @@ class VLLMServerEngine(Engine):
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
         self.sleeps, self.asleep = sleep, False
-        self.num_live = 0
+        self._live = set[object]()
         """Turns that are being waited for."""
         self._oldest = -1
         """The version that every server has, or a newer one; those that are up."""
@@ -248,7 +248,7 @@ class VLLMServerEngine(Engine):
 
     def _see_idle(self, what: str) -> None:
         """Every rank comes here with all its turns back, and none goes on before the last one came."""
-        if num_live := sum(gathered(self.num_live)):
+        if num_live := sum(gathered(len(self._live))):
             raise EngineFailure(f"{num_live} turns are in flight; {what} only between rollouts")
 
     def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
@@ -288,11 +288,11 @@ class VLLMServerEngine(Engine):
             """Labels, with their versions, of weights that a token of this turn may be by: one, unless they change meanwhile."""
             return {self._label(version): version for version in range(begun, self.policy_version + 1)}
 
-        self.num_live += 1
+        self._live.add(live := object())
         try:
             turn, labels = await self._fleet.ask(request.dialogue, body, known)
         finally:
-            self.num_live -= 1
+            self._live.discard(live)
         versions = [known()[label] for label in labels]
         self.num_interrupted_turns += len(versions) > 1
         return structs.replace(turn, policy_version=min(versions, default=begun))
@@ -300,6 +300,9 @@ class VLLMServerEngine(Engine):
     def release(self, dialogue: str) -> None:
         if self._fleet:
             self._fleet.release(dialogue)
+
+    def forget(self) -> None:
+        self._live.clear()
 
     def replicas(self) -> Sequence[Engine]:
         """One view of the engine for each server that is up."""

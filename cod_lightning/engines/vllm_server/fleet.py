@@ -224,7 +224,8 @@ class Fleet:
             try:
                 await asyncio.to_thread(self._bring_back, server)
             except (EngineFailure, OSError) as failure:  # the second where its process or its log cannot be opened
-                server.trouble = str(failure)
+                if not server.up:  # else a sync has brought it back meanwhile
+                    server.trouble = str(failure)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 server.serve()

@@ -1,6 +1,7 @@
 """The engine for vLLM servers against servers that say what vLLM says; against vLLM itself: test_vllm_server_real.py."""
 
 import asyncio
+import os
 import threading
 import time
 from pathlib import Path
@@ -295,6 +296,38 @@ def test_a_server_that_the_system_does_not_start_again_is_tried_now_and_then_and
     engine.close()
 
 
+def test_a_server_that_a_sync_brings_back_while_a_try_fails_is_in_no_trouble(engine, monkeypatch):
+    """By its trouble other ranks know whether it is up."""
+    server, troubles = engine._fleet.servers[0], []
+
+    def meanwhile(server):
+        troubles.append(server.trouble)
+        if len(troubles) == 1:
+            server.serve()
+            raise ServerLost("it was gone")
+
+    monkeypatch.setattr(engine._fleet, "_bring_back", meanwhile)
+    server.lose("it does not answer")
+    asyncio.run(engine._fleet._bring(server))
+    assert troubles == ["it does not answer", ""]
+
+
+def test_turns_of_a_rollout_that_was_given_up_hold_up_no_sync(engine, model):
+    loop = asyncio.new_event_loop()
+    turn = loop.create_task(engine.generate(request()))
+    loop.run_until_complete(asyncio.sleep(0))  # a world holds up the loop from here on
+    with pytest.raises(EngineFailure, match="1 turns are in flight"):
+        engine.update_weights(model.state_dict().items(), 2)
+    engine.forget()
+    engine.update_weights(model.state_dict().items(), 2)
+    turn.cancel()
+    loop.run_until_complete(asyncio.wait([turn]))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    engine.update_weights(model.state_dict().items(), 3)
+    assert ask(engine, request())[0].policy_version == 3
+
+
 def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(only, model):
     server, engine = only()
     server.die()
@@ -346,7 +379,7 @@ def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model,
 
 def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, model, tmp_path):
     def with_a_turn_on_rank_1(engine):
-        engine.num_live = dist.get_rank()
+        engine._live.update(range(dist.get_rank()))
         with pytest.raises(EngineFailure, match="1 turns are in flight; weights change only between rollouts"):
             engine.update_weights(model.state_dict().items(), 1)
         return engine.policy_version
@@ -495,6 +528,22 @@ def test_a_sync_of_an_adapter_sends_the_adapter_alone_by_a_new_name_each_time(ro
         engine.update_weights(weights.items(), 3)
 
 
+def test_an_adapter_is_taken_again_at_a_sync_of_the_same_version_and_after_a_try_that_failed_halfway(
+    roomy, with_adapter, tmp_path, monkeypatch
+):
+    """`test` of two checkpoints: each has its policy's version, which may be one."""
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None, sync_timeout_s=2.0)
+    for _ in range(2):
+        engine.update_weights(adapter_weights(with_adapter).items(), 1)
+        assert list(roomy.adapters) == [engine.label]
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.client._RESET_S", 0.0)
+    roomy.prefix_cache_stuck = 2
+    with pytest.raises(EngineFailure, match="does not give up its prefix cache"):
+        engine.update_weights(adapter_weights(with_adapter).items(), 2)
+    (said,) = ask(engine, request())
+    assert (said.policy_version, list(roomy.adapters), roomy.version) == (2, [engine.label], engine.label)
+
+
 def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_is_asked_for(
     two, with_adapter, tmp_path
 ):
@@ -571,6 +620,18 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
         with pytest.raises(EngineFailure, match="HTTP 401"):
             stranger.post(route)
     elsewhere.die()
+
+
+def test_weights_in_a_folder_of_ones_own_choice_can_be_read_by_servers_of_others_whatever_the_umask(tmp_path, model):
+    before = os.umask(0o077)
+    try:
+        folder = WeightFolder(str(tmp_path))
+        written = folder.write(model, model.state_dict().items(), "run:1")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (folder.root, written)} == {0o755}
+    assert {path.stat().st_mode & 0o777 for path in written.iterdir()} == {0o644}
+    folder.close()
 
 
 def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
