@@ -85,6 +85,8 @@ class Driver:
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
+                if self._driving is not asyncio.current_task():  # forgotten
+                    return
                 self._hand_in()
                 self._abort([name for name, turn in self._in_flight.items() if turn.future.done()])  # cancelled
                 if not self._in_flight:
@@ -232,6 +234,10 @@ class VLLMEngine(Engine):
         """One part after the other; with the second it serves again."""
         if self.asleep:
             self.asleep = not self._bound().llm.wake_up([part])
+
+    def forget(self) -> None:
+        if self._driver is not None:
+            self._driver.forget()
 
     async def generate(self, request: Request) -> Completion:
         driver = self._bound()
