@@ -120,7 +120,7 @@ class ServerClient:
     def load_adapter(self, folder: str, label: str, before: str) -> None:
         """Take the adapter of a folder that the server can read by this name; forget the one `before`.
 
-        The name may be taken: by a try that failed after it, or by a sync of the same version, such as of another checkpoint.
+        The name is taken where an earlier try failed after that.
         """
         for name in (before, label):
             with suppress(ServerRefused):  # it was started since, or has none of that name

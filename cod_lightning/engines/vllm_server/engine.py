@@ -196,6 +196,9 @@ class VLLMServerEngine(Engine):
             self._see_idle("weights change")
         mine = self._mine()
         named = whole_sync(weights, self._names, "cpu" if mine else "meta")  # a rank without servers keeps nothing
+        if policy_version <= self.policy_version:
+            # of another checkpoint: no server that was gone may pass for one that has these
+            self._run = gathered(secrets.token_hex(4))[0]
         first, self.policy_version = self.policy_version < 0, policy_version
         if not self.in_flight:
             self._fleet.forget()
@@ -236,7 +239,7 @@ class VLLMServerEngine(Engine):
 
     @property
     def label(self) -> str:
-        """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
+        """What servers call the weights of the last sync; others of the same version are not mistaken for them."""
         return self._label(self.policy_version)
 
     def _label(self, version: int) -> str:

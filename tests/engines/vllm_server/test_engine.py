@@ -262,6 +262,20 @@ def test_a_server_that_is_gone_at_a_later_sync_is_left_out_with_a_warning(engine
     assert two[1].version == engine.label
 
 
+def test_a_server_that_was_gone_at_a_sync_of_the_same_version_has_not_the_weights_of_that(engine, two, model):
+    """`test` of two checkpoints: each has its policy's version, which may be one."""
+    before = engine.label
+    two[1].die()
+    with pytest.warns(UserWarning, match="left out until the next sync"):
+        engine.update_weights(model.state_dict().items(), 1)
+    two[1].come_back()
+    two[1].version = before  # unplugged, and not started again
+    two[0].die()
+    assert ask(engine, request())[0].policy_version == 1
+    assert two[1].version == engine.label != before
+    assert len(two[1].loaded) == 2
+
+
 def test_a_server_that_is_gone_when_the_others_fall_asleep_or_wake_is_left_out_as_at_a_sync(two, model, tmp_path):
     engine = engine_for(two, model, tmp_path, sleep=True)
     for version, when in ((2, 0), (3, 1)):
