@@ -38,8 +38,11 @@ _READ = "_cod_lightning_read"
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
-    """Let this model attend so, where it would have used torch's attention."""
-    if model.config._attn_implementation == "sdpa":
+    """Let this model attend so, where it would have used torch's attention.
+
+    One that chooses the keys of each query by an indexer (DeepSeek-V3.2, GLM-5) masks the others only under torch's name.
+    """
+    if model.config._attn_implementation == "sdpa" and not hasattr(model.config.get_text_config(), "index_head_dim"):
         AttentionInterface.register(GROUPED, grouped_attention)
         AttentionMaskInterface.register(GROUPED, sdpa_mask)
         model.set_attn_implementation(GROUPED)

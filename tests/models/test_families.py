@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.transformers import TransformersEngine
@@ -14,6 +15,7 @@ from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import PretrainedPolicy
+from cod_lightning.models.pretrained import attention_of
 from cod_lightning.modules.policy import PolicyModule, _leave_out_dropout
 from cod_lightning.training.scorers import CheckpointScorer
 from tests.cases import each
@@ -146,6 +148,26 @@ def test_a_teacher_attends_as_its_own_code_does(name, more, tmp_path):
         teacher.weights.set_attn_implementation("eager")
         expected = token_logprobs(teacher.weights(ids).logits, ids) * mask
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@each("name", ["glm_moe_dsa", "deepseek_v32"])
+def test_a_model_that_chooses_few_keys_for_each_query_attends_to_these_alone(name):
+    chosen = {"index_topk": 4, "index_head_dim": 8, "index_n_heads": 2}
+    config = CONFIG_MAPPING[name](**FAMILIES["deepseek_v3"] | chosen)
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(config)).eval()
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.2)
+    ids = torch.randint(3, 64, (2, 24), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(24).expand(2, 24) > 12
+    with torch.no_grad():
+        expected = token_logprobs(model(ids).logits, ids) * mask
+        use_grouped_attention(model)
+        torch.testing.assert_close(trained_logprobs(model, ids, mask, [24, 24]), expected, atol=1e-4, rtol=1e-4)
+        (answer,) = ask(served(model), request(ids[0, :20].tolist(), "one", max_new_tokens=1))
+        scores = torch.log_softmax(model(ids[:1, :20]).logits[0, -1], dim=-1)
+        assert answer.behaviour_logprobs[0] == pytest.approx(float(scores[answer.action_ids[0]]), abs=1e-4)
 
 
 def test_what_a_model_draws_in_training_alone_is_left_out():
