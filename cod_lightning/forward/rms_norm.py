@@ -56,7 +56,7 @@ class _Normed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         normed, scale, weight = ctx.saved_tensors
         products = (gradient * normed).reshape(-1, len(weight))
-        along = (products @ weight).view(scale.shape).div_(len(weight))
+        along = products.mv(weight).view(scale.shape).div_(len(weight))  # autocast would round what @ gives
         of_x = (gradient * weight).addcmul_(normed, along, value=-1).mul_(scale)
         return of_x, products.sum(dim=0) if ctx.needs_input_grad[1] else None, None
 

@@ -30,6 +30,17 @@ def test_values_and_gradients_are_those_of_transformers(shape, size):
     assert torch.allclose(found[1], wanted[1], rtol=1e-4, atol=1e-5)
 
 
+def test_autocast_does_not_round_a_gradient():
+    torch.manual_seed(0)
+    theirs = _layer(96)
+    ours = RMSNorm(theirs.weight, theirs.variance_epsilon)
+    x, gradient = torch.randn(7, 96, requires_grad=True), torch.randn(7, 96)
+    wanted = torch.autograd.grad(theirs(x), (x, theirs.weight), gradient)
+    with torch.autocast("cpu", torch.bfloat16):  # Lightning's manual backward runs in it
+        found = torch.autograd.grad(ours(x), (x, theirs.weight), gradient)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_gradients_equal_finite_differences():
     torch.manual_seed(0)
     x, weight = torch.randn(3, 4, 5, dtype=torch.double), torch.randn(5, dtype=torch.double)
