@@ -324,17 +324,18 @@ class GRPOModule(PolicyModule):
         found = torch.zeros_like(batch.behaviour_logprobs)
         every = torch.arange(len(batch), device=batch.lengths.device)
         parts = self._split(batch, every, every)
-        with self.trainer.precision_plugin.forward_context():
-            for rows in padded(parts, max(gathered(len(parts)))):
-                if rows is None:
-                    score(one_token(batch).to(self.device))
-                    continue
-                part = batch.rows(rows)
-                found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
+        for rows in padded(parts, max(gathered(len(parts)))):
+            if rows is None:
+                score(one_token(batch).to(self.device))
+                continue
+            part = batch.rows(rows)
+            found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
         return found
 
     def _forward(self, model: PreTrainedModel | None, part: Batch) -> Float[Tensor, "B T"]:
-        return self._logprobs(self._model if model is None else model, part)[0]
+        """In the precision of training, which a scorer's own numbers are not rounded to."""
+        with self.trainer.precision_plugin.forward_context():
+            return self._logprobs(self._model if model is None else model, part)[0]
 
     @contextmanager
     def _initial_policy(self) -> Iterator[PreTrainedModel]:

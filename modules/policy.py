@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers.modeling_utils import local_torch_dtype
 
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
@@ -62,14 +63,13 @@ class PolicyModule(L.LightningModule):
         self.vocabulary = derive_seed("vocabulary", *data.words_for(self.policy))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves and casts, but the model's derived buffers and its adapter are moved only.
+        """Moves and casts, but derived buffers, those of a frozen reference too, and the adapter are moved only.
 
         `trainer.precision=bf16-true` casts all there is, rotary frequencies included; transformers keeps those in
         float32, since at position 10,000 a frequency of three digits turns by tens of radians too much or too little.
         An adapter is in float32 for its small updates.
         """
-        kept = [] if self.model is None else [*_derived_buffers(self.model), *adapter_weights(self.model).values()]
-        as_they_are = set(map(id, kept))
+        as_they_are = set(map(id, [*_derived_buffers(self), *adapter_weights(self).values()]))
         return super()._apply(lambda one: one.to(fn(one).device) if id(one) in as_they_are else fn(one), recurse)
 
     @property
@@ -176,7 +176,8 @@ class PolicyModule(L.LightningModule):
             expected = "the DataModule that makes the tokenizer"
             remedy = "Call trainer.fit(module, data); a checkpoint is read by ckpt_path of fit, validate and test."
             raise ConfigError("data", "missing", expected, remedy)
-        model = self.policy.model(self._tokenizer)
+        with local_torch_dtype(torch.float32):  # Lightning's bf16-true has set another default, in which nothing is factorised
+            model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)
         use_rms_norm(model)

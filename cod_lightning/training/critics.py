@@ -83,7 +83,7 @@ class CriticAtWork:
         self.critic = critic
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed("critic", seed))
-            self.net = critic.net(hidden_size).to(device)
+            self.net = critic.net(hidden_size).to(device, torch.float32)  # under bf16-true it was made in bfloat16
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=critic.lr, weight_decay=0.0)
         self._sums = (0.0, 0.0, 0.0)
 

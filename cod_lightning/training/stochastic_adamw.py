@@ -73,7 +73,7 @@ class StochasticAdamW(Optimizer):
     def _update(self, weight: Tensor, group: dict[str, Any], number: int) -> None:
         state = self.state[weight]
         if not state:
-            state["step"] = torch.tensor(0.0)
+            state["step"] = torch.tensor(0.0, dtype=torch.float32)  # bfloat16, the default of bf16-true, counts to 256
             for key in _MOMENTS:
                 state[key] = torch.zeros_like(weight, dtype=torch.float32)
         state["step"] += 1

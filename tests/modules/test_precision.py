@@ -23,6 +23,8 @@ from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training.critics import ValueHead
+from cod_lightning.training.scorers import Scorer
+from tests.cases import each
 from tests.credit_tables import credit_table, kept_credit
 from tests.small_fit import quiet_trainer, small_data
 from tests.stubs import Following
@@ -152,8 +154,31 @@ def test_the_log_probs_of_other_models_are_computed_in_the_precision_of_training
     assert set(first.tolist()) <= set(scored.tolist())
 
 
-def test_a_critic_s_hidden_states_are_computed_in_the_precision_of_training(tmp_path):
-    module, data, lightning, _ = online(tmp_path, "bf16-mixed", critic=ValueHead())
+class Rounded(Scorer):
+    """Gives every token a log-prob that bfloat16 does not have, in the dtype that a tensor has by itself."""
+
+    def score(self, rows, forward):
+        return torch.full(rows.token_ids.shape, -1.001)
+
+
+def test_the_log_probs_that_a_scorer_gives_are_not_rounded(tmp_path):
+    terms, scorers = [KL(coefficient=0.1, to="one")], {"one": Rounded()}
+    module, data, lightning, watch = online(tmp_path, "bf16-true", terms=terms, scorers=scorers)
+    lightning.fit(module, data)
+    batch = watch.batches[0]
+    assert set(batch.scores["one"][batch.action_mask].tolist()) == {float(torch.tensor(-1.001))}
+
+
+def test_a_policy_that_begins_as_a_copier_is_made_before_its_weights_are_cast(tmp_path):
+    sizes = {"hidden_size": 48, "num_layers": 2, "num_heads": 3, "num_kv_heads": 3, "intermediate_size": 32}
+    module = GRPOModule(TinyPolicy(**sizes, induction=True))
+    trainer(tmp_path, "bf16-true", WeightSync(), max_steps=1).fit(module, small_data())
+    assert {weight.dtype for weight in module.model.parameters()} == {torch.bfloat16}
+
+
+@each("precision", ["bf16-mixed", "bf16-true"])
+def test_a_critic_s_hidden_states_are_computed_in_the_precision_of_training(tmp_path, precision):
+    module, data, lightning, _ = online(tmp_path, precision, critic=ValueHead())
     dtypes = set()
 
     class Watched(type(module)):
@@ -165,6 +190,7 @@ def test_a_critic_s_hidden_states_are_computed_in_the_precision_of_training(tmp_
     module.__class__ = Watched
     lightning.fit(module, data)
     assert dtypes == {torch.bfloat16}
+    assert {weight.dtype for weight in module.critic_at_work.net.parameters()} == {torch.float32}
 
 
 def test_rotary_frequencies_are_moved_and_never_cast(trained):
@@ -176,6 +202,14 @@ def test_rotary_frequencies_are_moved_and_never_cast(trained):
     assert torch.equal(rotary.inv_freq, exact)
     served = data.engine._bound().model.base_model.rotary_emb.inv_freq
     assert torch.equal(served, exact)
+
+
+def test_nor_are_those_of_the_frozen_initial_policy(tmp_path):
+    module, data, lightning, _ = online(tmp_path, "bf16-true", terms=[KL(coefficient=0.1)])
+    lightning.fit(module, data)
+    ours, frozen = (model.base_model.rotary_emb.inv_freq for model in (module.model, module.reference))
+    assert frozen.dtype == torch.float32
+    assert torch.equal(frozen, ours)
 
 
 def test_counts_of_a_metric_do_not_take_part_in_a_cast():

@@ -34,6 +34,18 @@ def trained(optimizer, weight, steps, first=0):
     return weight.detach().clone()
 
 
+def test_steps_are_counted_beyond_256_where_bfloat16_is_torch_s_default():
+    weight = parameter(4)
+    optimizer = StochasticAdamW([weight])
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)  # as Lightning does for a step under bf16-true
+    try:
+        trained(optimizer, weight, 258)
+    finally:
+        torch.set_default_dtype(before)
+    assert int(optimizer.state[weight]["step"]) == 258
+
+
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100))
 def test_the_mean_over_all_chances_is_the_value_itself(value):
     one = torch.full((2**16,), value, dtype=torch.float32)
