@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
-from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, trained_weights
@@ -245,14 +244,14 @@ def evaluate(cli: Any, *, trained_done: bool) -> None:
             trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
         _pass(trainer, module, data, "none")
         if cli.warm_start_folder is not None:
-            _play_warm_start(trainer, module, data, cli.warm_start_folder)
+            _play_warm_start(trainer, module, data)
         if trainer.is_global_zero:
             _show(cli)
     if trainer.is_global_zero:
         report.run([str(cli.root)])
 
 
-def _play_warm_start(trainer: Any, module: Any, data: Any, folder: Path) -> None:
+def _play_warm_start(trainer: Any, module: Any, data: Any) -> None:
     trained = copy.deepcopy(trained_weights(module.model))
     # with an adapter the base is still there, and an adapter of zeros adds nothing to it
     zeros = {name: weight.detach() * 0 for name, weight in adapter_weights(module.model).items()}
@@ -261,7 +260,8 @@ def _play_warm_start(trainer: Any, module: Any, data: Any, folder: Path) -> None
     else:
         from cod_lightning.models.sharded import load_whole  # FSDP, which few runs need
 
-        load_whole(module.model, load_file(folder / "model.safetensors"))
+        # read as a model, since files name the experts of a mixture otherwise
+        load_whole(module.model, module.policy.model(data.chat.tokenizer).state_dict())
     try:
         _pass(trainer, module, data, "warm_start")
     finally:

@@ -54,8 +54,8 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None 
 
 
 def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give the model plain weights that every rank has; names that are missing keep theirs, as tied ones do."""
+    """Give the model all of its weights, plain ones that every rank has."""
     if isinstance(model, FSDPModule):
-        set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
+        set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True))
     else:
-        model.load_state_dict(weights, strict=False)
+        model.load_state_dict(weights)

@@ -1,5 +1,6 @@
 """The evaluation of a real policy: several checkpoints, every control, and one file in the end."""
 
+import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from cod_lightning.callbacks import Evaluation, Progress, WeightSync
+from cod_lightning.commands import train
 from cod_lightning.commands.train import evaluate
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules.rollout import RolloutDataModule
@@ -18,8 +20,9 @@ from cod_lightning.evaluation.controls import CONTROLS
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
-from cod_lightning.models import TinyPolicy
+from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
+from tests.families import saved
 
 PLAIN = Suite(
     name="plain", num_packs=2, pack_size=3, controls=tuple(CONTROLS), reference_packs=2, warm_start_temperatures=()
@@ -110,3 +113,20 @@ def test_several_checkpoints_are_kept_apart_and_the_same_weights_have_the_same_f
     (again,) = [suites for name, suites in both["checkpoints"].items() if name.endswith("same.ckpt")]
     for name in ("plain", "changing"):
         assert {**again[name], "checkpoint": None} == alone["suites"][name]
+
+
+def test_the_warm_start_of_a_mixture_of_experts_is_played_with_all_of_its_weights(tmp_path, monkeypatch):
+    policy = PretrainedPolicy(str(saved(tmp_path, "qwen3_moe")), "float32")
+    data = SimpleNamespace(chat=SimpleNamespace(tokenizer=policy.tokenizer(())))
+    model, played = policy.model(data.chat.tokenizer), []
+    begun = copy.deepcopy(model.state_dict())
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 1
+    trained = copy.deepcopy(model.state_dict())
+    monkeypatch.setattr(train, "_pass", lambda *_: played.append(copy.deepcopy(model.state_dict())))
+    module: Any = SimpleNamespace(model=model, policy=policy)
+    train._play_warm_start(None, module, data)
+    for found, expected in ((played[0], begun), (model.state_dict(), trained)):
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], weight) for name, weight in expected.items())
