@@ -2,8 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, Literal
@@ -285,12 +285,12 @@ class GRPOModule(PolicyModule):
         """
         old, scores = None, dict[str, Tensor]()
         if self.mismatch is not None and several_updates:
-            old = self._scored_rows(batch, partial(self._forward, self._model))
+            old = self._scored_rows(batch, partial(self._forward, None))
         for name in self.needs:
             with scoring(name):
-                if name == REFERENCE:
-                    with self._initial_policy() as initial:
-                        scores[name] = self._scored_rows(batch, partial(self._forward, initial))
+                if name == REFERENCE:  # the frozen copy, or the model without its adapter
+                    with without_adapter(self._model) if self.reference is None else nullcontext():
+                        scores[name] = self._scored_rows(batch, partial(self._forward, self.reference))
                 else:
                     rows, known = self.scorers[name].rows(batch, played)
                     found = self._scored_rows(rows, partial(self.scorers[name].score, forward=self._forward))
@@ -336,15 +336,6 @@ class GRPOModule(PolicyModule):
         """In the precision of training, which a scorer's own numbers are not rounded to."""
         with self.trainer.precision_plugin.forward_context():
             return self._logprobs(self._model if model is None else model, part)[0]
-
-    @contextmanager
-    def _initial_policy(self) -> Iterator[PreTrainedModel]:
-        """The frozen copy, or the model without its adapter."""
-        if self.reference is not None:
-            yield self.reference
-            return
-        with without_adapter(self._model):
-            yield self._model
 
     def _log_update(self, batch: Batch, totals: Sums, norm: float, lr: float) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
