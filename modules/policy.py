@@ -176,7 +176,8 @@ class PolicyModule(L.LightningModule):
             expected = "the DataModule that makes the tokenizer"
             remedy = "Call trainer.fit(module, data); a checkpoint is read by ckpt_path of fit, validate and test."
             raise ConfigError("data", "missing", expected, remedy)
-        with local_torch_dtype(torch.float32):  # Lightning's bf16-true has set another default, in which nothing is factorised
+        # Lightning's bf16-true has set another default, in which nothing is factorised
+        with local_torch_dtype(torch.float32):
             model = self.policy.model(self._tokenizer)
         _leave_out_dropout(model)
         use_grouped_attention(model)
