@@ -143,7 +143,7 @@ class Mixture(DelegatingWorld):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A pack of the world that this identity draws; its id is that of the world's own pack."""
         rng = random.Random(derive_seed("mixture", *sorted(self.worlds), str(split), seed, index))
-        key = rng.choices(list(self.weights), list(self.weights.values()))[0]
+        key = rng.choices(list(self.worlds), [self.weights.get(key, 0.0) for key in self.worlds])[0]
         return self._mixed(key, self.worlds[key].sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed))
 
     def reset(

@@ -30,6 +30,13 @@ def test_packs_come_from_the_worlds_by_weight_and_are_never_mixed():
     assert packs == [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3) for index in range(400)]
 
 
+def test_the_order_in_which_weights_are_named_draws_no_other_packs():
+    first, second = _mixture(lake=3, levers=1), _mixture(levers=1, lake=3)
+    for index in range(20):
+        pack = first.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
+        assert second.sample_pack(split=Split.TRAIN, index=index, num_tasks=2) == pack
+
+
 def test_a_pack_is_played_exactly_as_in_its_own_world():
     env = _mixture()
     for index in range(12):
