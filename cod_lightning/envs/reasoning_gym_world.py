@@ -44,8 +44,8 @@ class GymVariants(Variants["ReasoningGym"]):
         return tuple(f"{self.env.dataset}-{level}" for level in range(len(self.env._levels)))
 
     def of_category(self, category: str) -> TextEnv:
-        twin = copy.copy(self.env)
-        twin._drawn_levels = (self.categories().index(category),)
+        twin, level = copy.copy(self.env), self.categories().index(category)
+        twin._drawn_levels, twin.name = (level,), f"{self.env.name}-{level}"
         return twin
 
 

@@ -70,6 +70,7 @@ def test_levels_are_categories_and_a_pack_has_one():
     for category, level in zip(beside(env, Variants).categories(), (0, 1), strict=True):
         pack = beside(env, Variants).of_category(category).sample_pack(split=Split.TEST, index=0, num_tasks=3)
         assert {json.loads(task.spec.key)["level"] for task in pack.tasks} == {level}
+        assert pack.id != env.sample_pack(split=Split.TEST, index=0, num_tasks=3).id
     mixed = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(20)]
     assert {len({json.loads(t.spec.key)["level"] for t in pack.tasks}) for pack in mixed} == {1}
 
