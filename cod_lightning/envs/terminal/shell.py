@@ -20,7 +20,7 @@ class Shell(Session):
 
     def run(self, line: str) -> Result:
         """Run a line, whatever it is; the work is bounded."""
-        for machine in (self.local, self.remote):
+        for machine in filter(None, (self.local, self.remote, self.gateway)):
             machine.patience = MOST_LOOKS
         self.budget = self.max_commands
         return self.run_part(line)

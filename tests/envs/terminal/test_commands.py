@@ -103,6 +103,15 @@ def test_a_disk_fills_up_and_removing_gives_the_space_back():
     assert session.local.num_nodes == before == count(session.local.root) - 2
 
 
+def test_patterns_are_compared_with_as_many_names_in_every_line_on_every_machine():
+    session = shell(route="jump bastion")
+    for machine in (session.local, session.remote, session.gateway):
+        session.sessions.append(machine)
+        session.run(f"touch {' '.join(f'f{n}' for n in range(50))}")
+        for _ in range(3):
+            ok(session, f"ls {'[f]7 ' * 50}")
+
+
 def test_a_mount_and_what_is_seen_through_it_cannot_be_removed():
     session = shell(place="mount /srv/live")
     session.sessions.append(session.remote)
