@@ -13,6 +13,7 @@ from cod_lightning.envs.base import (
     Stepped,
     TextEnv,
     TextPolicy,
+    Variants,
     Vocabulary,
     beside,
     text_space,
@@ -59,6 +60,17 @@ class TaskVocabulary(Vocabulary[W]):
         return self.env.wording.words()
 
 
+class MemoryVariants(Variants[W]):
+    """The world without its memory, where its parameters say whether it has one (`world_memory`)."""
+
+    def without_world_memory(self) -> TextEnv:
+        parameters = self.env.parameters
+        if not parameters.world_memory:
+            return self.env
+        world: Any = type(self.env)
+        return world(self.env.teacher, **{**vars(parameters), "world_memory": False})
+
+
 class TaskRules(HiddenRules[W]):
     """What the world's oracle knows; in a world without one, the pack's id."""
 
@@ -86,7 +98,13 @@ class TaskWorld(TextEnv, Generic[S]):
     """A `WorldWording`, where the world has one for all tasks."""
     teacher: Any
     """How good demonstrations are."""
+    parameters: Any
+    """A dataclass of the world's other parameters, where it has one."""
     _outcome = ""
+
+    @property
+    def rules(self) -> str:
+        return self.wording.rules(self.max_turns)
 
     @property
     def success(self) -> bool:
@@ -115,9 +133,9 @@ class TaskWorld(TextEnv, Generic[S]):
     def _start(self, task: S) -> None:
         """Begin anew with that task, and with no outcome."""
 
-    @abstractmethod
     def _drawn(self, seed: int) -> S:
-        """A task of any split."""
+        """What `reset` starts where no task is named: the first of a training pack."""
+        return self._spec(self.sample_pack(split=Split.TRAIN, index=seed, num_tasks=1).tasks[0])
 
     @abstractmethod
     def _observed(self) -> str:
