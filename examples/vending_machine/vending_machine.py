@@ -106,8 +106,5 @@ class VendingMachine(TaskWorld[Order]):
     def _start(self, task: Order) -> None:
         self.task, self.turns, self.pressed, self._outcome = task, 0, {}, ""
 
-    def _drawn(self, seed: int) -> Order:
-        return self.sample_pack(split=Split.TRAIN, index=seed, num_tasks=1).tasks[0].spec
-
     def _observed(self) -> str:
         return f"want={self.task.drink}"
