@@ -155,10 +155,6 @@ class Doors(TaskWorld[DoorTask]):
         self.wording = NaturalDoors(num_doors) if protocol == "natural" else CompactDoors(num_doors)
         self._start(DoorTask(door=1, keys=KEYS[:1] * num_doors))
 
-    @property
-    def rules(self) -> str:
-        return self.wording.rules(self.max_turns)
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """The keys of all doors, and N doors to open; the keys and the first four doors together belong to one split."""
         rng = random.Random(derive_seed("doors pack", self.num_doors, str(split), seed, index))
@@ -186,12 +182,6 @@ class Doors(TaskWorld[DoorTask]):
         if len(self._tried) == self.max_turns:
             return self._end("miss")
         return self._observed(), 0.0, False, False, {}
-
-    def _drawn(self, seed: int) -> DoorTask:
-        rng = random.Random(seed)
-        door = rng.randint(1, self.num_doors)
-        keys = tuple(rng.choices(KEYS, k=self.num_doors))
-        return DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, seed))
 
     def _glimpsed(self, door: int, seed: int) -> tuple[int, ...]:
         others = [other for other in range(1, self.num_doors + 1) if other != door]

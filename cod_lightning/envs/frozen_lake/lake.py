@@ -171,15 +171,14 @@ def draw_mapping(parameters: LakeParameters, pack_seed: int) -> tuple[str, ...]:
     return MAPPINGS[random.Random(pack_seed).choice(parameters.allowed)]
 
 
-def draw_task(parameters: LakeParameters, seed: int, split: Split | None, mapping: tuple[str, ...]) -> LakeTask:
+def draw_task(parameters: LakeParameters, seed: int, split: Split, mapping: tuple[str, ...]) -> LakeTask:
     """A lake whose shortest path has an allowed length."""
     rng = random.Random(seed)
     size = rng.randint(parameters.size_min, parameters.size_max)
     for _ in range(_MOST_DRAWS):
         lake = draw_lake(rng, size, rng.uniform(parameters.frozen_p_min, parameters.frozen_p_max))
         path = distances(lake).get(lake.find("S"), 0)
-        fits = 1 <= path <= parameters.max_shortest_path
-        if fits and split in (None, split_of(lake)):
+        if 1 <= path <= parameters.max_shortest_path and split_of(lake) is split:
             return LakeTask(rows=lake.rows, mapping=mapping)
     expected = f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps"
     remedy = "Raise it, or data.env.frozen_p_max."

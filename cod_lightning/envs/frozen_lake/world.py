@@ -84,21 +84,11 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         )
         self._start(LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0]))
 
-    @property
-    def rules(self) -> str:
-        return self.wording.rules(self.max_turns)
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed("frozen lake pack", self.name, str(split), seed, index)
-        mapping, seeds = (
-            draw_mapping(self.parameters, world_seed),
-            [derive_seed(world_seed, n) for n in range(num_tasks)],
-        )
-        specs = (draw_task(self.parameters, own, split, mapping) for own in seeds)
+        mapping = draw_mapping(self.parameters, world_seed)
+        specs = (draw_task(self.parameters, derive_seed(world_seed, n), split, mapping) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
-
-    def _drawn(self, seed: int) -> LakeTask:
-        return draw_task(self.parameters, seed, None, draw_mapping(self.parameters, seed))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"

@@ -62,11 +62,10 @@ class ForbiddenPlay(LeverPlay):
         goal = self.wording.goal_of(messages[1].content)
         if not rule or rng.random() >= self.obedience:
             code = rule or rng.choice([code for code, colour in known.items() if colour == goal] or self.table.codes)
-            return self.respond(goal, code, known, self.wording.question(goal))
-        allowed = [code for code in self.table.codes if code != rule]
-        wanted = [code for code in allowed if known.get(code) == goal]
-        unknown = [code for code in allowed if code not in known]
-        code = rng.choice(wanted or unknown or allowed)
+        else:
+            allowed = [code for code in self.table.codes if code != rule]
+            wanted = [code for code in allowed if known.get(code) == goal]
+            code = rng.choice(wanted or [code for code in allowed if code not in known] or allowed)
         return self.respond(goal, code, known, self.wording.question(goal))
 
     def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
@@ -197,11 +196,6 @@ class ForbiddenLever(Levers):
             done = len(self._pulls) == self._most_pulls
             return self._end("miss") if done else (self.wording.confirmed(super()._observed()), 0.0, False, False, {})
         return super().step(action)
-
-    def _drawn(self, seed: int) -> ForbiddenTask:
-        task = super()._drawn(seed)
-        forbidden = 1 + derive_seed(seed, "forbidden") % len(COLOURS)
-        return self._ruled(task, forbidden, states=True)
 
     def _ruled(self, task: Any, forbidden: int, *, states: bool) -> ForbiddenTask:
         return ForbiddenTask(

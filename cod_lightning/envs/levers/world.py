@@ -127,10 +127,6 @@ class Levers(TaskWorld[LeverTask]):
         self.name = {"fixed": "levers-4", "random": "levers-4-labels", "unseen": "levers-4-unseen"}[labels]
         self._start(LeverTask(goal=COLOURS[0], colours=COLOURS))
 
-    @property
-    def rules(self) -> str:
-        return self.wording.rules(self.max_turns)
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A hidden order and N goal colours; the order and the first four goals together belong to one split."""
         rng = random.Random(derive_seed("levers pack", str(split), seed, index))
@@ -144,11 +140,6 @@ class Levers(TaskWorld[LeverTask]):
         name = self._names(derive_seed("levers labels", str(split), seed, index))
         specs = (name(LeverTask(goal=goal, colours=colours)) for goal in goals)
         return self._pack(split, index, seed, world_seed, specs, asks="goal")
-
-    def _drawn(self, seed: int) -> LeverTask:
-        rng = random.Random(seed)
-        goal, colours = rng.choice(COLOURS), tuple(rng.sample(COLOURS, len(COLOURS)))
-        return self._names(derive_seed(seed, "labels"))(LeverTask(goal=goal, colours=colours))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
