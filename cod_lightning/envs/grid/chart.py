@@ -4,9 +4,8 @@ import copy
 from functools import lru_cache
 from typing import Any
 
+from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.grid.field import Cell, Costs
-
-UNKNOWN = "?"
 
 
 class Chart:

@@ -55,7 +55,7 @@ _MOST_DRAWS = 2000
 _PRIOR_MAPS = 64
 
 
-def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: int, other_than: Costs = ()) -> Costs:
+def draw_map(parameters: GridParameters, seed: int, split: Split, side: int, other_than: Costs = ()) -> Costs:
     """A map of that side and split, different from the other one. Raises `ConfigError` where none is found.
 
     Lanes belong to no split: they are so few that a player without memory could learn in training what is never so in tests.
@@ -63,14 +63,14 @@ def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: i
     rng = np.random.default_rng(seed)
     for _ in range(_MOST_DRAWS):
         costs = plain(_field(parameters, rng, side))
-        if costs != other_than and (parameters.lanes or split in (None, split_of_text(text_of(costs)))):
+        if costs != other_than and (parameters.lanes or split_of_text(text_of(costs)) is split):
             return costs
     expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
     remedy = "Raise it, or data.env.levels, for more different maps."
     raise ConfigError("data.env.side_min", parameters.side_min, expected, remedy)
 
 
-def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, split: Split | None) -> GridTask:
+def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, split: Split) -> GridTask:
     """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
 
     The walk is repeated until it does not end where it began; among lanes, from another start until both cells are of the split.
@@ -82,7 +82,7 @@ def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, spli
         while goal == start:
             for _ in range(rounds):
                 goal = rng.choice(moves_from(goal, side))
-        if not parameters.lanes or split in (None, split_of_text(f"{side}: {start} {goal}")):
+        if not parameters.lanes or split_of_text(f"{side}: {start} {goal}") is split:
             break
     else:
         expected = f"sides with a task of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"

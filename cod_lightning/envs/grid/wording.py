@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.grid.chart import UNKNOWN, drawn_chart, read_chart
+from cod_lightning.envs.facts import UNKNOWN
+from cod_lightning.envs.grid.chart import drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import GridTask, GridView
 from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
 from cod_lightning.envs.grid.parameters import GridParameters
@@ -170,16 +171,12 @@ class CompactGrid(_GridWords):
         return "grid"
 
     def observation(self, view: GridView) -> str:
-        left = f"moves={view.task.rounds - view.done}"
-        here = _place("at", view.here)
+        left, here, known = f"moves={view.task.rounds - view.done}", _place("at", view.here), view.chart.known()
         if view.path:
             rows, columns = view.shown
             near = (unit for unit in self.units if any(row in rows and column in columns for row, column in unit))
-            facts = [self._fact(unit, view.task.costs) for unit in near]
-            return " ".join([*facts, here, left])
-        facts = self._facts(view.chart.known())
-        goal = _place("to", view.task.goal)
-        return " ".join([*facts, left, here, goal])
+            return " ".join([*(self._fact(unit, known) for unit in near), here, left])
+        return " ".join([*self._facts(known), left, here, _place("to", view.task.goal)])
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
         result = {
@@ -225,12 +222,8 @@ class CompactGrid(_GridWords):
             *("goal", "miss", "malformed"),
         )
 
-    def _fact(self, unit: Sequence[Cell], known: Mapping[Cell, int] | Sequence[Sequence[int]]) -> str:
-        if isinstance(known, Mapping):
-            cost = next((str(known[cell]) for cell in unit if cell in known), UNKNOWN)
-        else:
-            cost = str(known[unit[0][0]][unit[0][1]])
-        return f"row{unit[0][0]}={cost}"
+    def _fact(self, unit: Sequence[Cell], known: Mapping[Cell, int]) -> str:
+        return f"row{unit[0][0]}={next((known[cell] for cell in unit if cell in known), UNKNOWN)}"
 
     def _facts(self, known: Mapping[Cell, int]) -> list[str]:
         return [self._fact(unit, known) for unit in self.units if any(cell in known for cell in unit)]

@@ -5,14 +5,12 @@ splits are disjoint by construction, and the observed map can start empty in eve
 the context carries it.
 """
 
-import copy
 import random
 import re
-from dataclasses import replace
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped, TextEnv, Variants
+from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_task, prior_of
@@ -21,25 +19,12 @@ from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
 from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
-from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
+from cod_lightning.envs.task_world import MemoryVariants, TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_LETTERS = 60
 _ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
-
-
-class GridVariants(Variants["GridNavigation"]):
-    """The grid without memory."""
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.env.parameters.world_memory:
-            return self.env
-        twin = copy.deepcopy(self.env)
-        twin.parameters = replace(self.env.parameters, world_memory=False)
-        twin.wording = type(self.env.wording)(twin.parameters)
-        twin._chart = None
-        return twin
 
 
 class GridRules(TaskRules["GridNavigation"]):
@@ -57,9 +42,8 @@ class GridPlayers(TaskPlayers["GridNavigation"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
         task = self.env._spec(pack.tasks[0])
-        return GridPlay(self.env.wording, prior_of(self.env.parameters), len(task.costs), drops=not teaches), truth_of(
-            task.costs
-        )
+        play = GridPlay(self.env.wording, prior_of(self.env.parameters), len(task.costs), drops=not teaches)
+        return play, truth_of(task.costs)
 
 
 class GridNavigation(TaskWorld[GridTask]):
@@ -73,7 +57,7 @@ class GridNavigation(TaskWorld[GridTask]):
         parameters: Those of `GridParameters`, which documents them.
     """
 
-    companions = (GridVariants, GridRules, GridPlayers, *TaskWorld.companions)
+    companions = (MemoryVariants, GridRules, GridPlayers, *TaskWorld.companions)
 
     task_type = GridTask
     wins = ("goal",)
@@ -94,19 +78,11 @@ class GridNavigation(TaskWorld[GridTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One map, and a start, a target and a number of moves for every task. Of the split are hills; among lanes, the tasks."""
         world_seed = derive_seed("grid pack", self.name, str(split), seed, index)
-        rng = random.Random(world_seed)
-        costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))
+        side = random.Random(world_seed).randint(self.parameters.side_min, self.parameters.side_max)
+        costs = draw_map(self.parameters, world_seed, split, side)
         rngs = (random.Random(derive_seed(world_seed, n)) for n in range(num_tasks))
         specs = (draw_task(self.parameters, rng, costs, split) for rng in rngs)
         return self._pack(split, index, seed, world_seed, specs)
-
-    def _drawn(self, seed: int) -> GridTask:
-        rng = random.Random(seed)
-        costs = draw_map(self.parameters, seed, None, self._draw_side(rng))
-        return draw_task(self.parameters, rng, costs, None)
-
-    def _draw_side(self, rng: random.Random) -> int:
-        return rng.randint(self.parameters.side_min, self.parameters.side_max)
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
