@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cod_lightning.envs.alchemy.parameters import SYMBOLS, AlchemyParameters
 from cod_lightning.envs.alchemy.plan import Pair, pair_of, shortest_plan, ways_of
 from cod_lightning.envs.base import split_of_text
 from cod_lightning.types import Split
 
 _TRIES = 50
-_SYMBOLS = ("abcdefgh", "klmn", "pqrs", "uvw", "xyz")
-"""Of the compact protocol, by tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,39 +24,18 @@ class Shape:
     """By round: a decoy may be an ingredient of later ones only."""
 
 
-@dataclass(frozen=True, slots=True)
-class GraphRanges:
-    """Bounds of what is drawn for a graph, both ends included."""
-
-    tiers: tuple[int, int]
-    base: tuple[int, int]
-    shrink: tuple[float, float]
-    recipes: tuple[int, int]
-    max_tier_gap: int
-    cross_tier: tuple[float, float]
-    noise: tuple[float, float]
-    noise_chain_depth: int
-
-    def sizes(self, tiers: int, base: int, shrink: float) -> tuple[int, ...]:
-        """Elements of each tier without decoys: each at least 1, rounded half to even."""
-        sizes = [base]
-        for _ in range(tiers - 1):
-            sizes.append(max(1, round(sizes[-1] * shrink)))
-        return tuple(sizes)
-
-
 Recipes = tuple[tuple[str, str, str], ...]
 """(first, second, result), the inputs in alphabetical order."""
 
 
-def draw_shape(rng: random.Random, names: random.Random, ranges: GraphRanges, *, symbols: bool) -> Shape:
-    """Tiers, their elements and decoys; `symbols` names them by fixed letters instead of random ones."""
-    tiers, base = rng.randint(*ranges.tiers), rng.randint(*ranges.base)
-    sizes = ranges.sizes(tiers, base, rng.uniform(*ranges.shrink))
-    noise = rng.uniform(*ranges.noise)
-    by_round = [[0, *(round(size * noise / 2**n) for size in sizes[1:])] for n in range(ranges.noise_chain_depth)]
+def draw_shape(rng: random.Random, names: random.Random, p: AlchemyParameters) -> Shape:
+    """Tiers, their elements and decoys."""
+    tiers, base = rng.randint(*p.span("tiers")), rng.randint(*p.span("base"))
+    sizes = p.sizes(tiers, base, rng.uniform(*p.span("shrink")))
+    noise = rng.uniform(*p.span("noise"))
+    by_round = [[0, *(round(size * noise / 2**n) for size in sizes[1:])] for n in range(p.noise_chain_depth)]
     totals = [size + sum(extra) for size, *extra in zip(sizes, *by_round, strict=True)]
-    named = fixed_names(totals) if symbols else _random_names(names, totals)
+    named = fixed_names(totals) if p.compact else _random_names(names, totals)
     decoys: list[list[str]] = [[] for _ in by_round]
     for tier, mine in enumerate(named):
         chosen = iter(rng.sample(mine, sum(counts[tier] for counts in by_round)))
@@ -66,19 +44,19 @@ def draw_shape(rng: random.Random, names: random.Random, ranges: GraphRanges, *,
     return Shape(named, tuple(map(tuple, decoys)))
 
 
-def draw_recipes(rng: random.Random, shape: Shape, ranges: GraphRanges) -> Recipes | None:
+def draw_recipes(rng: random.Random, shape: Shape, p: AlchemyParameters) -> Recipes | None:
     """Recipes for every element above tier 0; None where an element found no unused pair."""
     hidden = {name for decoys in shape.decoys for name in decoys}
     pool = [[name for name in tier if name not in hidden] for tier in shape.tiers]
-    cross = rng.uniform(*ranges.cross_tier)
+    cross = rng.uniform(*p.span("cross_tier"))
     book: dict[Pair, str] = {}
     made = [[(tier, name) for tier, names in enumerate(pool) for name in names if tier]]
     level = levels(shape.tiers)
     made += [[(level[name], name) for name in decoys] for decoys in shape.decoys]
     for stage, elements in enumerate(made):
         for tier, name in elements:
-            for n in range(rng.randint(*ranges.recipes) if stage == 0 else 1):
-                pair = _unused_pair(rng, pool, tier, cross, ranges.max_tier_gap, book)
+            for n in range(rng.randint(*p.span("recipes")) if stage == 0 else 1):
+                pair = _unused_pair(rng, pool, tier, cross, p.max_tier_gap, book)
                 if pair is not None:
                     book[pair] = name
                 elif n == 0:
@@ -107,12 +85,7 @@ def fixed_names(sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
     >>> fixed_names((3, 2))
     (('a', 'b', 'c'), ('k', 'l'))
     """
-    return tuple(tuple(letters[:size]) for letters, size in zip(_SYMBOLS, sizes, strict=False))
-
-
-def fits_symbols(sizes: Sequence[int]) -> bool:
-    """Whether there are fixed letters enough."""
-    return len(sizes) <= len(_SYMBOLS) and all(size <= len(mine) for size, mine in zip(sizes, _SYMBOLS, strict=False))
+    return tuple(tuple(letters[:size]) for letters, size in zip(SYMBOLS, sizes, strict=False))
 
 
 def slots_of(tiers: Sequence[Sequence[str]], gap: int, cross: bool) -> tuple[Pair, ...]:

@@ -6,18 +6,18 @@ words it has one word for every pair that may be a recipe, in a fixed order, and
 
 import random
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
+from cod_lightning.envs.facts import UNKNOWN
+from cod_lightning.envs.players import kept_or_any
 
 Facts = Mapping[Pair, str]
 """What pairs give; an empty text is nothing."""
-UNKNOWN = "?"
 
 
-class RecipeNotes(ABC):
+class _RecipeNotes:
     """How facts about recipes are spelled."""
 
     nothing: str
@@ -38,21 +38,9 @@ class RecipeNotes(ABC):
         """One fact."""
         return f"{pair[0]}{self.sign}{pair[1]}{self.equals}{result or self.nothing}"
 
-    @abstractmethod
-    def write(self, facts: Facts) -> str:
-        """A context that holds these facts."""
-
-    @abstractmethod
-    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
-        """Each fact kept with that probability, else anything in its place."""
-
-    @abstractmethod
-    def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
-        """Facts made up from nothing but the elements."""
-
 
 @dataclass(frozen=True)
-class CompactNotes(RecipeNotes):
+class CompactNotes(_RecipeNotes):
     """`a+a=? a+b=k b+b=0`: a word for each slot."""
 
     slots: tuple[Pair, ...]
@@ -63,29 +51,26 @@ class CompactNotes(RecipeNotes):
     equals = "="
 
     def write(self, facts: Facts) -> str:
-        return " ".join(self.fact(pair, facts[pair]) if pair in facts else f"{'+'.join(pair)}=?" for pair in self.slots)
+        return " ".join(self.fact(pair, facts.get(pair, UNKNOWN)) for pair in self.slots)
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
         """Each slot as the facts have it (unknown where they have none), else any result or unknown."""
-        drawn = {
-            pair: facts.get(pair) if rng.random() < accuracy else rng.choice(["", *results, None])
-            for pair, results in zip(self.slots, self.results, strict=True)
-        }
-        return {pair: result for pair, result in drawn.items() if result is not None}
+        kept: dict[Pair, str] = {}
+        for pair, results in zip(self.slots, self.results, strict=True):
+            kept |= kept_or_any([pair], facts, accuracy, rng, ["", *results, None])
+        return kept
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
         return {pair: rng.choice(["", *results]) for pair, results in zip(self.slots, self.results, strict=True)}
 
     def words(self) -> tuple[str, ...]:
         """Every word of every slot."""
-        words: list[str] = []
-        for pair, results in zip(self.slots, self.results, strict=True):
-            words += [*(self.fact(pair, result) for result in ("", *results)), f"{'+'.join(pair)}={UNKNOWN}"]
-        return tuple(words)
+        slots = zip(self.slots, self.results, strict=True)
+        return tuple(self.fact(pair, result) for pair, results in slots for result in ("", *results, UNKNOWN))
 
 
 @dataclass(frozen=True)
-class NaturalNotes(RecipeNotes):
+class NaturalNotes(_RecipeNotes):
     """A list of known recipes, then of pairs that give nothing."""
 
     nothing = "nothing"
@@ -93,15 +78,18 @@ class NaturalNotes(RecipeNotes):
     equals = " = "
 
     def write(self, facts: Facts) -> str:
+        """A context that holds these facts."""
         known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
         lines = [f"- {self.fact(pair, result)}" for pair, result in known]
         heading = "Recipes found so far, and pairs that give nothing:" if lines else "No recipe is known."
         return "\n".join([heading, *lines])
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
+        """Each fact kept with that probability, else anything in its place."""
         return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
+        """Facts made up from nothing but the elements."""
         return dict(self._made_up(levels, rng) for _ in range((len(levels) + 1) // 2))
 
     @staticmethod

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
 from cod_lightning.envs.alchemy.notes import CompactNotes, NaturalNotes
+from cod_lightning.envs.alchemy.parameters import AlchemyParameters
 from cod_lightning.envs.alchemy.plan import Pair
-from cod_lightning.envs.alchemy.tasks import AlchemyParameters
+from cod_lightning.envs.alchemy.tasks import AlchemyTask
 from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.task_world import WorldWording
@@ -24,17 +25,14 @@ class Combination:
     """The input that was not at hand, as the policy wrote it; nothing was spent then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AlchemyView:
-    """All that a rendering may show of a task."""
+    """How a task stands."""
 
-    target: str
-    tier: int
-    """The target's."""
-    at_hand: tuple[tuple[str, int], ...]
+    task: AlchemyTask
+    have: dict[str, int]
     """Elements and their copies: base elements, then what was made."""
-    num_base: int
-    turn: int
+    turn: int = 0
     """Rounds used so far."""
     last: Combination | None = None
     tried: tuple[tuple[Pair, str], ...] = ()
@@ -122,16 +120,17 @@ class NaturalAlchemy(_AlchemyWords):
         parts = [f"Round {view.turn + 1} of {self.max_turns}."]
         if view.last is not None:
             parts.append(f"Last attempt: {self._last_text(view.last)}")
-        parts += [f"Target: {view.target} (tier {view.tier}).", f"Inventory: {self._inventory(view)}."]
+        tier = levels(view.task.tiers)[view.task.target]
+        parts += [f"Target: {view.task.target} (tier {tier}).", f"Inventory: {self._inventory(view.have)}."]
         return "\n".join([*parts, "Which two do you combine?"])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         """Words after the task; outcome is win, late, dead or malformed."""
-        used = f"{view.turn} of {self.max_turns} rounds"
+        used, target = f"{view.turn} of {self.max_turns} rounds", view.task.target
         ending = {
-            "win": f"You made the target {view.target} with {used}.",
-            "late": f"You have no rounds left ({used}); the target {view.target} was not made.",
-            "dead": f"From the materials that are left the target {view.target} can no longer be made; the task ends after "
+            "win": f"You made the target {target} with {used}.",
+            "late": f"You have no rounds left ({used}); the target {target} was not made.",
+            "dead": f"From the materials that are left the target {target} can no longer be made; the task ends after "
             f"{used}.",
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>X + Y</answer>. The task is over.",
         }[outcome]
@@ -160,11 +159,11 @@ class NaturalAlchemy(_AlchemyWords):
             turns_left=self._turns_left(messages),
         )
 
-    def _inventory(self, view: AlchemyView) -> str:
+    def _inventory(self, have: Mapping[str, int]) -> str:
         if not self.parameters.limited:
-            return ", ".join(name for name, _ in view.at_hand)
-        total = sum(count for _, count in view.at_hand)
-        return ", ".join(f"{name} x{count}" for name, count in view.at_hand if count) + f" ({total} in all)"
+            return ", ".join(have)
+        shown = ", ".join(f"{name} x{count}" for name, count in have.items() if count)
+        return f"{shown} ({sum(have.values())} in all)"
 
     def _last_text(self, last: Combination) -> str:
         if last.lacking:
@@ -199,8 +198,8 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
 
     def observation(self, view: AlchemyView) -> str:
         if view.last is None:
-            return f"want={view.target}"
-        made = [f"@{name}" for name, _ in view.at_hand[view.num_base :]]
+            return f"want={view.task.target}"
+        made = [f"@{name}" for name in view.have if name not in self.tiers[0]]
         return " ".join([self._last_text(view.last), *made])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, way_to
 from cod_lightning.envs.alchemy.notes import Facts
-from cod_lightning.envs.alchemy.plan import Pair, pair_of
+from cod_lightning.envs.alchemy.parameters import AlchemyParameters
+from cod_lightning.envs.alchemy.plan import pair_of
 from cod_lightning.envs.alchemy.policies import AlchemyPlay
-from cod_lightning.envs.alchemy.tasks import AlchemyParameters, AlchemyTask
+from cod_lightning.envs.alchemy.tasks import AlchemyTask, draw_tasks, redrawn
 from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, CompactAlchemy, NaturalAlchemy
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
@@ -28,7 +29,7 @@ class AlchemyRules(TaskRules["Alchemy"]):
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
         change, old = derive_seed("alchemy change", pack.id, seed), [self.env._spec(task) for task in pack.tasks[at:]]
-        return self.env._with_specs(pack, at, self.env.parameters.redraw(change, pack.split, old))
+        return self.env._with_specs(pack, at, redrawn(self.env.parameters, change, pack.split, old))
 
 
 class AlchemyPlayers(TaskPlayers["Alchemy"]):
@@ -36,11 +37,11 @@ class AlchemyPlayers(TaskPlayers["Alchemy"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[AlchemyPlay, Facts]:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""
-        task = self.env._spec(pack.tasks[0])
+        task, p = self.env._spec(pack.tasks[0]), self.env.parameters
         play, truth = AlchemyPlay(self.env.wording, levels(task.tiers)), book_of(task.recipes)
-        if not self.env.parameters.compact:
+        if not p.compact:
             return play, truth
-        slots = slots_of(task.tiers, self.env.ranges.max_tier_gap, self.env.ranges.cross_tier[1] > 0)
+        slots = slots_of(task.tiers, p.max_tier_gap, p.cross_tier_max > 0)
         return play, {**dict.fromkeys(slots, ""), **truth}
 
 
@@ -60,7 +61,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = AlchemyParameters(**parameters)
-        self.name, self.max_turns, self.teacher, self.ranges = p.name, p.max_turns, teacher, p.ranges
+        self.name, self.max_turns, self.teacher = p.name, p.max_turns, teacher
         self.wording: AlchemyWording = CompactAlchemy(p) if p.compact else NaturalAlchemy(p)
         self._start(_EXAMPLE)
 
@@ -71,80 +72,64 @@ class Alchemy(TaskWorld[AlchemyTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
         world_seed = derive_seed("alchemy pack", self.parameters.structure, str(split), seed, index)
-        specs = self.parameters.draw(world_seed, split, num_tasks)
+        specs = draw_tasks(self.parameters, world_seed, split, num_tasks)
         tasks = tuple(
             Task(id=str(n), seed=derive_seed(world_seed, "task", n), spec=spec, repeat=spec.repeat)
             for n, spec in enumerate(specs)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 
-    def _drawn(self, seed: int) -> AlchemyTask:
-        return self.parameters.draw(seed, None, 1)[0]
-
     def _observed(self) -> str:
-        return self.wording.observation(self._view())
+        return self.wording.observation(self._view)
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         names, complaint = _names_in(action)
         if complaint:
             return self._end("malformed", complaint)
-        self._turn += 1
-        self._last = self._combined(*names)
-        if self._have.get(self._task.target):
+        view = self._view
+        view.turn += 1
+        view.last = self._combined(*names)
+        if view.have.get(self._task.target):
             return self._end("win")
         if self._is_dead():
             return self._end("dead")
-        if self._turn == self.max_turns:
+        if view.turn == self.max_turns:
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
 
     def _start(self, task: AlchemyTask) -> None:
-        self._task, self._outcome, self._turn = task, "", 0
-        self._have = dict.fromkeys(task.tiers[0], task.stock or 1)
-        self._last: Combination | None = None
-        self._tried: tuple[tuple[Pair, str], ...] = ()
+        self._task, self._outcome = task, ""
+        self._view = AlchemyView(task=task, have=dict.fromkeys(task.tiers[0], task.stock or 1))
 
     def _combined(self, first: str, second: str) -> Combination:
         """Combine two named elements if they are at hand."""
-        pair = pair_of(first, second)
+        pair, have = pair_of(first, second), self._view.have
         for name in (first, second):
-            if self._have.get(name, 0) < (2 if self.parameters.limited and first == second else 1):
+            if have.get(name, 0) < (2 if self.parameters.limited and first == second else 1):
                 return Combination(pair=("", ""), lacking=name[:40])
         result = book_of(self._task.recipes).get(pair, "")
         if self.parameters.limited:
             for name in pair:
-                self._have[name] -= 1
+                have[name] -= 1
         if result:
-            self._have[result] = self._have.get(result, 0) + 1 if self.parameters.limited else 1
-        self._tried = (*self._tried, (pair, result))
+            have[result] = have.get(result, 0) + 1 if self.parameters.limited else 1
+        self._view.tried = (*self._view.tried, (pair, result))
         return Combination(pair=pair, result=result)
 
     def _is_dead(self) -> bool:
         if not self.parameters.limited:
             return False
-        if sum(self._have.values()) < 2:
+        task, have = self._task, self._view.have
+        if sum(have.values()) < 2:
             return True
-        task = self._task
-        plan = way_to(task.recipes, task.tiers, task.target, self._have, consume=True, most=self.max_turns)
+        plan = way_to(task.recipes, task.tiers, task.target, have, consume=True, most=self.max_turns)
         return self.parameters.end_when_dead and plan is None
-
-    def _view(self) -> AlchemyView:
-        task = self._task
-        return AlchemyView(
-            target=task.target,
-            tier=levels(task.tiers)[task.target],
-            at_hand=tuple(self._have.items()),
-            num_base=len(task.tiers[0]),
-            turn=self._turn,
-            last=self._last,
-            tried=self._tried,
-        )
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
-        reward = 1 - self.parameters.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
-        return self._ended(self.wording.feedback(outcome, self._view(), complaint), max(0.0, reward))
+        reward = 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if outcome == "win" else 0.0
+        return self._ended(self.wording.feedback(outcome, self._view, complaint), max(0.0, reward))
 
 
 _EXAMPLE = AlchemyTask(

@@ -35,11 +35,11 @@ def test_results_lie_one_tier_above_their_higher_input_within_the_gap_and_have_a
         for first, second, result in spec.recipes:
             low, high = sorted((level[first], level[second]))
             assert level[result] == high + 1
-            assert level[result] - low <= env.ranges.max_tier_gap
+            assert level[result] - low <= env.parameters.max_tier_gap
         assert set(book_of(spec.recipes)) <= set(map(tuple, map(sorted, slots_of(spec.tiers, 2, True))))
         made = Counter(result for *_, result in spec.recipes)
         assert set(made) == {name for tier in spec.tiers[1:] for name in tier}
-        assert max(made.values()) <= env.ranges.recipes[1]
+        assert max(made.values()) <= env.parameters.recipes_max
         assert all(made[name] == 1 for decoys in spec.decoys for name in decoys)
 
 

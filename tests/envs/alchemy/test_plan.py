@@ -6,18 +6,19 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, draw_recipes, draw_shape, least_stock, levels, way_to
+from cod_lightning.envs.alchemy.graph import book_of, draw_recipes, draw_shape, least_stock, levels, way_to
+from cod_lightning.envs.alchemy.parameters import AlchemyParameters
 from cod_lightning.envs.alchemy.plan import shortest_plan, ways_of
 
-SMALL = GraphRanges(
-    tiers=(3, 4),
-    base=(2, 3),
-    shrink=(0.5, 1.0),
-    recipes=(1, 2),
+SMALL = AlchemyParameters(
+    base_min=2,
+    base_max=3,
+    shrink_min=0.5,
+    shrink_max=1.0,
+    recipes_max=2,
     max_tier_gap=3,
-    cross_tier=(0.0, 0.6),
-    noise=(0.0, 0.5),
-    noise_chain_depth=2,
+    cross_tier_max=0.6,
+    noise_max=0.5,
 )
 CHAIN = (("a", "b", "k"), ("k", "k", "p"))
 TIERS = (("a", "b"), ("k",), ("p",))
@@ -26,7 +27,7 @@ TIERS = (("a", "b"), ("k",), ("p",))
 def _drawn(seed):
     rng = random.Random(seed)
     for _ in range(100):
-        shape = draw_shape(rng, rng, SMALL, symbols=False)
+        shape = draw_shape(rng, rng, SMALL)
         recipes = draw_recipes(rng, shape, SMALL)
         if recipes is not None:
             return shape, recipes
