@@ -1,13 +1,13 @@
 """Drawing plants and tasks, from the parameters that decide which worlds there are."""
 
+import math
 import random
 from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.checks import check_span
-from cod_lightning.envs.control.belief import PlantRanges
-from cod_lightning.envs.control.plant import ControlTask
+from cod_lightning.envs.control.plant import EXACT, ControlTask, PlantBelief
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.types import Split
 
@@ -46,19 +46,29 @@ class ControlParameters(Unchanging):
     targets, and eight laws to choose from."""
 
     @property
-    def ranges(self) -> PlantRanges:
-        """Of the hidden numbers, and the noise."""
-        return PlantRanges(self.a_min, self.a_max, self.b_min, self.b_max, self.process_noise)
+    def prior(self) -> PlantBelief:
+        """Before anything is known."""
+        spread = max(2 * EXACT, (self.a_max - self.a_min) / math.sqrt(12))
+        square = (self.b_min**2 + self.b_min * self.b_max + self.b_max**2) / 3
+        return PlantBelief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
+
+    def knows_a(self, belief: PlantBelief) -> bool:
+        """True if a run has narrowed a."""
+        return belief.a_error < 0.75 * self.prior.a_error
+
+    def draw(self, rng: random.Random) -> tuple[float, float]:
+        """a and b with three decimals, so that tables show them exactly."""
+        a = round(rng.uniform(self.a_min, self.a_max), 3)
+        return a, round(rng.choice((-1, 1)) * rng.uniform(self.b_min, self.b_max), 3)
 
     @property
     def name(self) -> str:
         """Differs wherever other worlds are drawn."""
-        r = self.ranges
         parts = [
-            f"control-a{r.a_min:g}-{r.a_max:g}-b{r.b_min:g}-{r.b_max:g}",
+            f"control-a{self.a_min:g}-{self.a_max:g}-b{self.b_min:g}-{self.b_max:g}",
             f"x{self.start_max:g}-v{self.speed_max:g}-to{self.target_max:g}",
             f"T{self.horizon_min}" + (f"-{self.horizon_max}" if self.horizon_min < self.horizon_max else ""),
-            f"noise{r.noise:g}" if r.noise else "",
+            f"noise{self.process_noise:g}" if self.process_noise else "",
             "grid" if self.protocol == "compact" else "",
         ]
         return "-".join(part for part in parts if part)
@@ -66,11 +76,11 @@ class ControlParameters(Unchanging):
     def hidden(self, rng: random.Random, split: Split) -> tuple[float, float]:
         """a and b of a split; a pair belongs to one split in every configuration."""
         for _ in range(MOST_DRAWS):
-            a, b = self.ranges.draw(rng)
+            a, b = self.draw(rng)
             if split_of_text(f"plant {a:.3f} {b:.3f}") is split:
                 return a, b
         expected = f"a plant of the split {split} in these ranges"
-        raise ConfigError("data.env.b_max", self.ranges.b_max, expected, "Widen the ranges.")
+        raise ConfigError("data.env.b_max", self.b_max, expected, "Widen the ranges.")
 
     def task(self, seed: int, hidden: tuple[float, float]) -> ControlTask:
         """Start, target, horizon and noise."""
@@ -83,7 +93,7 @@ class ControlParameters(Unchanging):
         else:
             x, v, target = (round(rng.uniform(-most, most), 3) + 0.0 for most in limits)
         horizon = rng.randint(self.horizon_min, self.horizon_max)
-        sigma = self.ranges.noise
+        sigma = self.process_noise
         noise = tuple(round(rng.gauss(0.0, sigma), 6) for _ in range(horizon)) if sigma else ()
         a, b = hidden
         return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise)

@@ -3,8 +3,8 @@
 import itertools
 from dataclasses import dataclass, replace
 
-from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges
-from cod_lightning.envs.control.plant import ControlTask, PlantRun, run
+from cod_lightning.envs.control.draws import ControlParameters
+from cod_lightning.envs.control.plant import EXACT, ControlTask, PlantBelief, PlantRun, run
 from cod_lightning.envs.expressions import Expression, ExpressionError, compile_expression
 
 
@@ -48,7 +48,7 @@ def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     return run(task, law)
 
 
-def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
+def implied_by(earlier: Earlier, p: ControlParameters) -> PlantBelief:
     """The hidden numbers with which the earlier formula ends where it ended: a grid, then Newton-like steps from its best.
 
     Two numbers from two residuals, so that other numbers may fit as well; the prior where none within the ranges do.
@@ -68,14 +68,14 @@ def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
     def misfit(point: tuple[float, float]) -> float:
         return sum(residual**2 for residual in residuals(point))
 
-    decays = [ranges.a_min + (ranges.a_max - ranges.a_min) * i / 6 for i in range(7)]
-    sizes = [ranges.b_min + (ranges.b_max - ranges.b_min) * i / 6 for i in range(7)]
+    decays = [p.a_min + (p.a_max - p.a_min) * i / 6 for i in range(7)]
+    sizes = [p.b_min + (p.b_max - p.b_min) * i / 6 for i in range(7)]
     starts = itertools.product(decays, [*sizes, *(-size for size in sizes)])
     for start in sorted(starts, key=misfit)[:4]:
         found = least_squares(residuals, start, max_nfev=30)
         a, b = map(float, found.x)
-        a_inside = ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01
-        if a_inside and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01 and float(found.cost) < 1e-5:
-            error = 10 * EXACT + ranges.noise
+        a_inside = p.a_min - 0.01 <= a <= p.a_max + 0.01
+        if a_inside and p.b_min - 0.01 <= abs(b) <= p.b_max + 0.01 and float(found.cost) < 1e-5:
+            error = 10 * EXACT + p.process_noise
             return PlantBelief(a, b, error, error)
-    return ranges.prior
+    return p.prior

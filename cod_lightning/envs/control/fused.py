@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
-from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.belief import learned
 from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
-from cod_lightning.envs.control.plant import ControlTask, Law, PlantRun, run
+from cod_lightning.envs.control.plant import ControlTask, Law, PlantBelief, PlantRun, run
 from cod_lightning.envs.expressions import compile_expression
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
@@ -37,10 +37,10 @@ def law_of(word: str, target: float) -> Law:
     return lambda t, x, v: sign * (pull * (target - x) - brake * v)
 
 
-def best_law(belief: PlantBelief, ranges: PlantRanges, task: ControlTask, rng: random.Random) -> str:
+def best_law(belief: PlantBelief, p: ControlParameters, task: ControlTask, rng: random.Random) -> str:
     """The word of the best mean reward over what is believed; where b's sign is not known, it is guessed."""
     if not belief.knows_b:
-        belief = replace(belief, b=rng.choice((-1, 1)) * (ranges.b_min + ranges.b_max) / 2, b_error=ranges.b_max / 4)
+        belief = replace(belief, b=rng.choice((-1, 1)) * (p.b_min + p.b_max) / 2, b_error=p.b_max / 4)
     sign = "+" if belief.b > 0 else "-"
     points = [
         replace(task, a=belief.a + i * belief.a_error, b=belief.b + j * belief.b_error)
@@ -58,12 +58,12 @@ GRADES = ("good", "fair", "poor")
 _WORD_OF = {compile_expression(formula_of(law), NAMES).text: law for law in LAWS}
 
 
-def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
+def class_words(p: ControlParameters, belief: PlantBelief) -> list[str]:
     """Classes of what is known, such as `b=-big` and `a=damped`, with `?` for the rest."""
     sign = "+" if belief.b > 0 else "-"
-    size = "small" if abs(belief.b) < (ranges.b_min + ranges.b_max) / 2 else "big"
-    decay = "damped" if belief.a < (ranges.a_min + ranges.a_max) / 2 else "lively"
-    return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if ranges.knows_a(belief) else "a=?"]
+    size = "small" if abs(belief.b) < (p.b_min + p.b_max) / 2 else "big"
+    decay = "damped" if belief.a < (p.a_min + p.a_max) / 2 else "lively"
+    return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if p.knows_a(belief) else "a=?"]
 
 
 class CompactControl(WorldWording):
@@ -73,7 +73,7 @@ class CompactControl(WorldWording):
     """
 
     def __init__(self, parameters: ControlParameters) -> None:
-        self.ranges, self.parameters = parameters.ranges, parameters
+        self.parameters = parameters
         self.horizons = range(parameters.horizon_min, parameters.horizon_max + 1)
 
     @property
@@ -89,8 +89,8 @@ class CompactControl(WorldWording):
         return " ".join(words)
 
     def finished(self, task: ControlTask, run: PlantRun) -> str:
-        belief = learned(self.ranges.prior, self.ranges, run.vs, run.us)
-        return " ".join([_grade(run.reward), *(w for w in class_words(self.ranges, belief) if not w.endswith("?"))])
+        belief = learned(self.parameters.prior, self.parameters, run.vs, run.us)
+        return " ".join([_grade(run.reward), *(w for w in class_words(self.parameters, belief) if not w.endswith("?"))])
 
     def failed(self, step: int, reason: str) -> str:
         """No law can fail; as for an unreadable answer."""
@@ -109,7 +109,7 @@ class CompactControl(WorldWording):
         return f"<answer>{formula}</answer>"
 
     def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
-        return self.respond(best_law(belief, self.ranges, task, rng))
+        return self.respond(best_law(belief, self.parameters, task, rng))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
         """Numbers from their words; earlier laws are not used."""
@@ -120,7 +120,7 @@ class CompactControl(WorldWording):
 
     def noted(self, text: str) -> PlantBelief:
         """The middle of each class; the last word on a number counts."""
-        r, prior = self.ranges, self.ranges.prior
+        r, prior = self.parameters, self.parameters.prior
         a, b, a_error, b_error = prior.a, prior.b, prior.a_error, prior.b_error
         a_mid, b_mid = (r.a_min + r.a_max) / 2, (r.b_min + r.b_max) / 2
         for word in text.split():
@@ -135,7 +135,7 @@ class CompactControl(WorldWording):
         return self.noted(" ".join(message.content for message in messages))
 
     def write(self, belief: PlantBelief) -> str:
-        return " ".join(class_words(self.ranges, belief))
+        return " ".join(class_words(self.parameters, belief))
 
     def words(self) -> tuple[str, ...]:
         p = self.parameters

@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.control.belief import PlantBelief
-from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, run
+from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, PlantBelief, run
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,9 @@ PENALTY = 0.03
 SPEED_WEIGHT = 2.0
 """Weight of the squared error of the last velocity in the loss."""
 
+EXACT = 0.0005
+"""Least standard error of an estimate from tables with three decimals."""
+
 Law = Callable[[int, float, float], float]
 """Control at (step, position, velocity), before it is clipped to [-1, 1]."""
 
@@ -27,6 +30,21 @@ class ControlTask:
     horizon: int
     noise: tuple[float, ...] = ()
     """Added to the velocity at each step, the same for every attempt; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantBelief:
+    """Means and standard errors of a and b."""
+
+    a: float
+    b: float
+    a_error: float = EXACT
+    b_error: float = EXACT
+
+    @property
+    def knows_b(self) -> bool:
+        """True if the sign of b is hardly in doubt."""
+        return self.b_error < 0.6 * abs(self.b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cod_lightning.envs.control.belief import EXACT, PlantBelief
 from cod_lightning.envs.control.evidence import implied_by
 from cod_lightning.envs.control.fused import LAWS, CompactControl
+from cod_lightning.envs.control.plant import EXACT, PlantBelief
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
@@ -25,7 +25,7 @@ class ControlPlay(Play[PlantBelief]):
 
     @property
     def nothing(self) -> PlantBelief:
-        return self.wording.ranges.prior
+        return self.wording.parameters.prior
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         if isinstance(self.wording, CompactControl):
@@ -37,7 +37,7 @@ class ControlPlay(Play[PlantBelief]):
         earlier = self.wording.seen(messages)[1]
         belief = self.wording.noted(messages[0].content) if trust_context else self.nothing
         if self.goes_by_earlier and not belief.knows_b and earlier:
-            return implied_by(earlier, self.wording.ranges)
+            return implied_by(earlier, self.wording.parameters)
         return belief
 
     def answer(self, messages: Sequence[Message], known: PlantBelief, rng: random.Random) -> str:
@@ -48,7 +48,7 @@ class ControlPlay(Play[PlantBelief]):
 
     def noisy(self, facts: PlantBelief, accuracy: float, rng: random.Random) -> PlantBelief:
         """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
-        a, b = self.wording.ranges.draw(rng)
+        a, b = self.wording.parameters.draw(rng)
         prior = self.nothing
         if rng.random() >= accuracy:
             unknown = rng.random() < 0.2

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
-from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.belief import learned
+from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
-from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, PlantRun
+from cod_lightning.envs.control.plant import EXACT, PENALTY, SPEED_WEIGHT, ControlTask, PlantBelief, PlantRun
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
@@ -21,14 +22,14 @@ _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 class NaturalControl(WorldWording):
     """Full sentences. Facts as in the reference, sentences our own; the rules state the ranges of the hidden numbers."""
 
-    def __init__(self, ranges: PlantRanges) -> None:
-        self.ranges = ranges
+    def __init__(self, parameters: ControlParameters) -> None:
+        self.parameters = parameters
 
     @property
     def rules(self) -> str:
         """System text."""
-        r = self.ranges
-        noise = f" + noise (normal, standard deviation {r.noise:g})" if r.noise else ""
+        r = self.parameters
+        noise = f" + noise (normal, standard deviation {r.process_noise:g})" if r.process_noise else ""
         return (
             "You steer a point on a line, with position x, velocity v and control u. At each step\n"
             f"  next v = a * v + b * u{noise}\n"
@@ -125,7 +126,7 @@ class NaturalControl(WorldWording):
 
     def noted(self, text: str) -> PlantBelief:
         """What a note says; the prior for what it does not."""
-        prior = self.ranges.prior
+        prior = self.parameters.prior
         a_mean, a_error = _stated(text, "a", (prior.a, prior.a_error))
         b_mean, b_error = _stated(text, "b", (prior.b, prior.b_error))
         return PlantBelief(a_mean, b_mean, a_error, b_error)
@@ -135,11 +136,11 @@ class NaturalControl(WorldWording):
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
-        return learned(belief, self.ranges, vs, us) if us else belief
+        return learned(belief, self.parameters, vs, us) if us else belief
 
     def write(self, belief: PlantBelief) -> str:
         """A note."""
-        known_a = f"a = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else "a is unknown"
+        known_a = f"a = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.parameters.knows_a(belief) else "a is unknown"
         known_b = f"b = {belief.b:.3f} (+- {belief.b_error:.4f})" if belief.knows_b else "b is unknown"
         return f"- Found from tables of runs: {known_a}, {known_b}."
 

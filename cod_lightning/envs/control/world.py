@@ -5,21 +5,19 @@ is kept in the object, is dropped when the hidden numbers change and can be swit
 pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; the rules state the ranges.
 """
 
-import copy
 import random
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, TextEnv, Traits, Variants
-from cod_lightning.envs.control.belief import PlantBelief
+from cod_lightning.envs.base import Stepped, Traits
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, ActionError, Earlier, run_formula
 from cod_lightning.envs.control.fused import CompactControl, class_words
-from cod_lightning.envs.control.plant import ControlTask, PlantRun
+from cod_lightning.envs.control.plant import ControlTask, PlantBelief, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
+from cod_lightning.envs.task_world import MemoryVariants, TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -36,25 +34,13 @@ class ControlRules(TaskRules["OptimalControl"]):
         the four sizes and signs, for b); starts, targets and noise stay."""
         old = self.env._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
-        before = class_words(self.env.ranges, PlantBelief(old.a, old.b))
+        before = class_words(self.env.parameters, PlantBelief(old.a, old.b))
         for _ in range(MOST_DRAWS):
             a, b = self.env.parameters.hidden(rng, pack.split)
-            if class_words(self.env.ranges, PlantBelief(a, b)) != before:
+            if class_words(self.env.parameters, PlantBelief(a, b)) != before:
                 return self.env._with(pack, at, a=a, b=b)
-        raise ConfigError(
-            "data.env.b_max", self.env.ranges.b_max, "another plant of the same split", "Widen the ranges."
-        )
-
-
-class ControlVariants(Variants["OptimalControl"]):
-    """The plant without memory."""
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.env.world_memory:
-            return self.env
-        twin = copy.deepcopy(self.env)
-        twin.world_memory, twin._earlier = False, None
-        return twin
+        expected = "another plant of the same split"
+        raise ConfigError("data.env.b_max", self.env.parameters.b_max, expected, "Widen the ranges.")
 
 
 class ControlPlayers(TaskPlayers["OptimalControl"]):
@@ -80,7 +66,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         parameters: Those of `ControlParameters`, which documents them.
     """
 
-    companions = (ControlRules, ControlVariants, ControlPlayers, *TaskWorld.companions)
+    companions = (ControlRules, MemoryVariants, ControlPlayers, *TaskWorld.companions)
 
     task_type = ControlTask
     traits = Traits(reward_range=(-0.1, 1.0))
@@ -88,10 +74,9 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = ControlParameters(**parameters)
-        self.world_memory = self.parameters.world_memory
-        self.ranges, self.name, self.teacher = self.parameters.ranges, self.parameters.name, teacher
+        self.name, self.teacher = self.parameters.name, teacher
         natural = self.parameters.protocol == "natural"
-        self.wording = NaturalControl(self.ranges) if natural else CompactControl(self.parameters)
+        self.wording = NaturalControl(self.parameters) if natural else CompactControl(self.parameters)
         self._earlier: Earlier | None = None
         """The last law of the pack that ran to the end, where the world carries it over."""
         self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=self.parameters.horizon_min))
@@ -111,9 +96,6 @@ class OptimalControl(TaskWorld[ControlTask]):
         specs = (self.parameters.task(derive_seed(world_seed, n), hidden) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
-    def _drawn(self, seed: int) -> ControlTask:
-        return self.parameters.task(seed, self.ranges.draw(random.Random(seed)))
-
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         text, complaint = self.wording.formula_in(action)
@@ -132,7 +114,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         except ActionError as error:
             return self._ended(self.wording.failed(error.step, str(error)), 0.0)
         task, run = self._task, self._run
-        if self.world_memory:
+        if self.parameters.world_memory:
             miss_x, miss_v = run.xs[-1] - task.target_x, run.vs[-1] - task.target_v
             self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
         return self._ended(self.wording.finished(task, run), run.reward)

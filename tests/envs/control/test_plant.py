@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.belief import learned
+from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, run_formula
 from cod_lightning.envs.control.fused import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
-from cod_lightning.envs.control.plant import ControlTask, run
+from cod_lightning.envs.control.plant import ControlTask, PlantBelief, run
 from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
 
-RANGES = PlantRanges()
+RANGES = ControlParameters()
 TASKS = st.builds(
     ControlTask,
     a=st.floats(0.55, 1.2),
@@ -125,7 +126,7 @@ def test_one_run_tells_both_numbers_from_three_decimals(task):
 
 
 def test_with_noise_more_runs_tell_more_and_a_contradiction_starts_anew():
-    ranges = PlantRanges(noise=0.1)
+    ranges = ControlParameters(process_noise=0.1)
     belief, errors = ranges.prior, []
     for seed in range(4):
         task = replace(drawn(seed, noise=0.1), a=0.8, b=-1.1)
