@@ -34,7 +34,6 @@ class Desk:
     def __init__(self) -> None:
         self.datasets: tuple[Dataset, ...] = ()
         self.hypotheses: tuple[Fit, ...] = ()
-        self.begin(0, 0)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Desk":
         return copy.copy(self)  # everything held is immutable

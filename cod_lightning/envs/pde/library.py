@@ -4,7 +4,7 @@ An equation is a tuple of (term, coefficient), in the order of the library; noth
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,11 +131,6 @@ def loss(equation: Equation, truth: Equation) -> float:
     proposed, true = dict(equation), dict(truth)
     error = sum(abs(proposed.get(term, 0.0) - true.get(term, 0.0)) for term in TERMS)
     return error / sum(map(abs, true.values())) + max(0, len(proposed) - len(true))
-
-
-def named(terms: Iterable[str]) -> str:
-    """Terms in a list."""
-    return "; ".join(terms)
 
 
 SHORT = dict(

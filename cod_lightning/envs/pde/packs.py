@@ -48,7 +48,7 @@ class Worlds:
     max_modes: int
     """Sine modes in an initial state, with normal weights; 0 for one mode of weight 1."""
 
-    def equation(self, seed: int, split: Split | None, index: int | None, avoid: Equation = ()) -> Equation:
+    def equation(self, seed: int, split: Split, index: int | None, avoid: Equation = ()) -> Equation:
         """A template with signs and magnitudes (two decimals); of the split, other than `avoid`."""
         rng = random.Random(derive_seed("pde equation", seed))
         template = rng.choice(self.templates)
@@ -59,7 +59,7 @@ class Worlds:
                 template = rng.choice(self.templates)
             sizes = {term: sign * round(rng.uniform(*MAGNITUDES), 2) for term, sign in template}
             equation = equation_of(sizes)
-            fits = split is None or split_of_text(written(equation)) is split
+            fits = split_of_text(written(equation)) is split
             if fits and (not avoid or {t for t, _ in equation} != {t for t, _ in avoid} or len(self.templates) == 1):
                 return equation
         value, expected = written(avoid) or "the family", f"an equation of the split {split}"

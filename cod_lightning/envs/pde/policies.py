@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
-from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
+from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, parse_equation, support, written
 from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED
 from cod_lightning.envs.players import Play
@@ -171,7 +171,7 @@ def sample(points: Sequence[tuple[float, float]]) -> str:
 
 def fit_terms(terms: Sequence[str]) -> str:
     """A regression over a dictionary."""
-    inner = "all" if len(terms) == len(TERMS) else named(terms)
+    inner = "all" if len(terms) == len(TERMS) else "; ".join(terms)
     return f"I fit. <answer><run_sparse_regression><dictionary>{inner}</dictionary></run_sparse_regression></answer>"
 
 

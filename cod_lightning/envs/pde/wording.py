@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.pde.desk import MERGED, MOST_CANDIDATES, MOST_UNCERTAIN, Dataset, Desk
-from cod_lightning.envs.pde.library import TERMS, named, support, written
+from cod_lightning.envs.pde.library import TERMS, support, written
 from cod_lightning.envs.pde.numerics import LIMIT
 from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED, Fit, Reading, Regression
@@ -56,7 +56,7 @@ class NaturalPDE(WorldWording):
             f"hidden. It is a sum of {count} terms of the library below, each times a number whose size lies between 0.5 and 2 and "
             "whose sign may be plus or minus. All tasks of a pack have the same f; each starts from another unknown profile "
             "u(x, 0) >= 0, which fades with time.\n\n"
-            f"Library: {named(TERMS)}\n(exp(u)-1 is one term, as is every quotient.)\n\n"
+            f"Library: {'; '.join(TERMS)}\n(exp(u)-1 is one term, as is every quotient.)\n\n"
             f"You have {p.max_turns} steps and {p.point_budget} points per task. A measurement gives u (noise about "
             f"{p.noise_level:g}) and y = u_t - u_xx, which is f(u) (noise about {p.noise_level / 4:g}). f is cut to +-{LIMIT:g}: "
             f"points with |y| >= {SATURATED:g} say only that, and are left out of fits. {shown} {kept}\n\n"

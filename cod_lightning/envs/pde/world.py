@@ -6,15 +6,13 @@ where the reaction was cut are left out of fits; values can be shown when they a
 task; splits are disjoint by construction; the object holds its state.
 """
 
-import copy
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Reference, Stepped, TextEnv, TextPolicy, Traits, Variants
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay
@@ -28,7 +26,7 @@ from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.envs.players import Play
-from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
+from cod_lightning.envs.task_world import MemoryVariants, TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -43,19 +41,6 @@ class PDERules(TaskRules["PDEDiscovery"]):
         equation = self.env._worlds.other(change, pack.split, specs[at].equation, specs[at:])
         terms, values = support(equation), tuple(value for _, value in equation)
         return self.env._with(pack, at, terms=terms, coefficients=values)
-
-
-class PDEVariants(Variants["PDEDiscovery"]):
-    """The equations without memory."""
-
-    def without_world_memory(self) -> TextEnv:
-        if not self.env.parameters.world_memory:
-            return self.env
-        twin = copy.deepcopy(self.env)
-        twin.parameters = replace(self.env.parameters, world_memory=False)
-        twin.wording = self.env.wording if twin.parameters.compact else NaturalPDE(twin.parameters)
-        twin._desk = Desk()
-        return twin
 
 
 class PDEPlayers(TaskPlayers["PDEDiscovery"]):
@@ -85,10 +70,13 @@ class PDEDiscovery(TaskWorld[PDETask]):
         parameters: Those of `PDEParameters`, which documents them.
     """
 
-    companions = (PDERules, PDEVariants, PDEPlayers, *TaskWorld.companions)
+    companions = (PDERules, MemoryVariants, PDEPlayers, *TaskWorld.companions)
 
     task_type = PDETask
     traits = Traits(hides_reward=True)
+    _equation: Equation = ()
+    """Of the pack that the samples are of."""
+    _final: Fit | None = None
 
     def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
         self.parameters = p = PDEParameters(**parameters)
@@ -102,9 +90,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         self.listed = tuple(word for word, template in CANDIDATES.items() if template in templates)
         """Equations of the compact protocol."""
         self.wording = CompactPDE() if p.compact else NaturalPDE(p)
-        self._desk = Desk()
-        self._task = PDETask(terms=("u",), coefficients=(-1.0,), weights=(1.0,), amplitude=1.0, level=1, noise_seed=0)
-        self._restart()
 
     @property
     def rules(self) -> str:
@@ -121,13 +106,12 @@ class PDEDiscovery(TaskWorld[PDETask]):
         return self._pack(split, index, seed, world_seed, specs)
 
     def _start(self, task: PDETask) -> None:
-        if not self.parameters.world_memory or task.equation != self._task.equation:
-            self._desk = Desk()
-        self._task = task
-        self._restart()
-
-    def _drawn(self, seed: int) -> PDETask:
-        return self._worlds.task(seed, self._worlds.equation(seed, None, None), 0)
+        if not self.parameters.world_memory or task.equation != self._equation:
+            self._desk, self._equation = Desk(), task.equation
+        self._task, self._outcome, self._turn, self._final = task, "", 0, None
+        self._verdicts = ""
+        self._tested: set[str] = set()
+        self._desk.begin(task.noise_seed, self.parameters.point_budget)
 
     def _observed(self) -> str:
         if self.parameters.compact:
@@ -141,13 +125,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         if not complaint:
             return self._compact_step(answer) if self.parameters.compact else self._natural_step(answer)
         return self._end("malformed", complaint)
-
-    def _restart(self) -> None:
-        self._outcome, self._turn = "", 0
-        self._final: Fit | None = None
-        self._verdicts = ""
-        self._tested: set[str] = set()
-        self._desk.begin(self._task.noise_seed, self.parameters.point_budget)
 
     def _natural_step(self, answer: str) -> Stepped:
         command, complaint = command_of(answer)
