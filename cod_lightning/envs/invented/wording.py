@@ -1,13 +1,13 @@
 """Two renderings of any domain: sentences for language models, and words for tiny policies. Each reads its own text back."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.invented.kinds import POOL
 from cod_lightning.envs.invented.rule import Fact, Goal
 from cod_lightning.envs.task_world import WorldWording
@@ -26,70 +26,19 @@ class TaskView(NamedTuple):
     """Turns spent."""
 
 
-class InventedWording(Unchanging, WorldWording):
-    """How domains are put into words."""
-
-    rules: str
-    """System text, the same for all families."""
-    nothing: str
-    """A context without facts."""
-    gap: str
-    """Between facts and what follows them."""
-
-    @abstractmethod
-    def opening(self, goal: Goal) -> str:
-        """What is seen before the first turn."""
-
-    @abstractmethod
-    def later(self, goal: Goal, here: str, used: int) -> str:
-        """What is seen after so many turns."""
-
-    @abstractmethod
-    def facts(self, facts: Iterable[Fact]) -> str:
-        """What an action showed."""
-
-    def joined(self, facts: Iterable[Fact], after: str) -> str:
-        """What an action showed, then what is seen now."""
-        return f"{self.facts(facts)}{self.gap}{after}"
-
-    @abstractmethod
-    def context(self, facts: Sequence[Fact]) -> str:
-        """The facts as a note; `nothing` without any."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
-        """Words after the task; outcome is win, lost, late or malformed."""
-
-    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
-        """Whether the response announced what its action showed; feedback says no more about it."""
-        return False
-
-    @abstractmethod
-    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
-        """A well-formed response, which means to bring about that result, known to come or only hoped for."""
-
-    @abstractmethod
-    def parse(self, text: str) -> list[Fact]:
-        """Facts stated in a context, an observation or feedback, in order."""
-
-    @abstractmethod
-    def shown(self, messages: Sequence[Message]) -> TaskView:
-        """The task as the dialogue shows it."""
-
-    @staticmethod
-    def action_of(response: str, menu: Sequence[str]) -> tuple[str, str]:
-        """(an action of the menu, "") or ("", which rule was broken): the last of one to four words between the tags."""
-        answer, complaint = answer_of(response)
-        if complaint:
-            return "", complaint
-        words = answer[:200].split()
-        if not 1 <= len(words) <= 4:
-            return "", f"the answer has {len(words) or 'no'} words; expected a name"
-        action = words[-1].lower()
-        return (action, "") if action in menu else ("", "the answer is not a name that can be used here")
+def action_of(response: str, menu: Sequence[str]) -> tuple[str, str]:
+    """(an action of the menu, "") or ("", which rule was broken): the last of one to four words between the tags."""
+    answer, complaint = answer_of(response)
+    if complaint:
+        return "", complaint
+    words = answer[:200].split()
+    if not 1 <= len(words) <= 4:
+        return "", f"the answer has {len(words) or 'no'} words; expected a name"
+    action = words[-1].lower()
+    return (action, "") if action in menu else ("", "the answer is not a name that can be used here")
 
 
-class CompactInvented(InventedWording):
+class CompactInvented(Unchanging, WorldWording):
     """`use fip use dax want zub at wug`, then `wug blip fip at wug`, and at the end `wug blip fip over`.
 
     An answer begins as a fact does, so that looking that up finds the action, `<answer> wug zub dax </answer>`; one that is not
@@ -98,7 +47,6 @@ class CompactInvented(InventedWording):
     """
 
     rules = "domain"
-    nothing = "?"
     gap = " "
     _marks = frozenset(("use", "want", "at"))
 
@@ -115,7 +63,7 @@ class CompactInvented(InventedWording):
         return " ".join(map(" ".join, facts))
 
     def context(self, facts: Sequence[Fact]) -> str:
-        return self.facts(facts) or self.nothing
+        return self.facts(facts) or UNKNOWN
 
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
         return f"{self.facts(dict.fromkeys(facts))} over".strip()
@@ -150,11 +98,11 @@ class CompactInvented(InventedWording):
         raise AssertionError("the dialogue has no task")
 
     def words(self) -> tuple[str, ...]:
-        grammar = (self.rules, self.nothing, "use", "want", "at", "<answer>", "</answer>")
+        grammar = (self.rules, UNKNOWN, "use", "want", "at", "<answer>", "</answer>")
         return (*grammar, "over", *self._names)
 
 
-class NaturalInvented(InventedWording):
+class NaturalInvented(Unchanging, WorldWording):
     """Full sentences."""
 
     rules = (
@@ -165,8 +113,9 @@ class NaturalInvented(InventedWording):
         "a task at once.\n\n"
         "Answer with brief reasoning, then exactly one name on offer, in this form:\n<answer>name</answer>"
     )
-    nothing = "- Nothing is known yet."
+    """System text, the same for all families."""
     gap = "\n"
+    """Between facts and what follows them."""
     _endings: ClassVar = {
         "win": "You got what you wanted.",
         "lost": "That ended the task, and what you wanted did not come.",
@@ -174,37 +123,53 @@ class NaturalInvented(InventedWording):
     }
 
     def opening(self, goal: Goal) -> str:
+        """What is seen before the first turn."""
         return self.later(goal, goal.start, 0)
 
     def later(self, goal: Goal, here: str, used: int) -> str:
+        """What is seen after so many turns."""
         return (
             f"Choice {used + 1} of {goal.turns}. You are at {here}. You want {goal.want}. On offer: {', '.join(goal.menu)}. "
             "What do you use?"
         )
 
     def facts(self, facts: Iterable[Fact]) -> str:
+        """What an action showed."""
         return "\n".join(f"At {state}, {action} gives {result}." for state, result, action in facts)
 
     def context(self, facts: Sequence[Fact]) -> str:
-        return "\n".join(f"- {self.facts([fact])}" for fact in facts) or self.nothing
+        """The facts as a note."""
+        return "\n".join(f"- {self.facts([fact])}" for fact in facts) or "- Nothing is known yet."
 
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
+        """Words after the task; outcome is win, lost, late or malformed."""
         if outcome == "malformed":
             return f"Your answer could not be read: {complaint}. Expected one <answer>name</answer>. The task is over."
         return f"{self.facts(facts)}\n{self._endings[outcome]}"
 
+    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
+        """Whether the response announced what its action showed; feedback says no more about it."""
+        return False
+
     def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
+        """A well-formed response, which means to bring about that result, known to come or only hoped for."""
         thought = (
             f"At {here} I expect {meant} of {action}." if known else f"I do not know yet what {action} gives here."
         )
         return f"{thought} <answer>{action}</answer>"
 
     def parse(self, text: str) -> list[Fact]:
+        """Facts stated in a context, an observation or feedback, in order."""
         said = re.findall(r"At ([a-z]+), ([a-z]+) gives ([a-z]+)\.", text)
         return [(state, result, action) for state, action, result in said if {state, action, result} <= NAMES]
 
     def shown(self, messages: Sequence[Message]) -> TaskView:
+        """The task as the dialogue shows it."""
         last = next(message.content for message in reversed(messages) if message.role is Role.USER)
         said = re.search(r"Choice (\d+) of \d+\. You are at (\w+)\. You want (\w+)\. On offer: ([\w, ]+)\.", last)
         assert said is not None, "the dialogue has no task"
         return TaskView(said[2], said[3], tuple(said[4].split(", ")), int(said[1]) - 1)
+
+
+InventedWording = NaturalInvented | CompactInvented
+"""How domains are put into words."""

@@ -20,7 +20,7 @@ from cod_lightning.envs.invented.kinds import (
 )
 from cod_lightning.envs.invented.policies import Facts, InventedPlay
 from cod_lightning.envs.invented.rule import Fact, Goal, Rule, way
-from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented
+from cod_lightning.envs.invented.wording import CompactInvented, NaturalInvented, action_of
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import check_between
 from cod_lightning.seeds import derive_seed
@@ -122,7 +122,9 @@ class Invented(TaskWorld[InventedTask]):
         self._choices = _Choices(expand(kinds), words, protocol, held_out, names_of(words, held_out))
         self.wording = NaturalInvented() if protocol == "natural" else CompactInvented(names_of("all", held_out))
         self.max_turns = max(map(turns_of, self._choices.kinds))
-        self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
+        self.name = f"invented-{'.'.join(kinds)}"
+        if words != "seen":
+            self.name += f"-{words}" + (f"{held_out}" if held_out != MOST_HELD_OUT else "")
         self._start(self._drawn(0))
 
     @property
@@ -132,24 +134,17 @@ class Invented(TaskWorld[InventedTask]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
         while True:
-            rule = self._rule(rng)
+            rule = draw(rng.choice(self._choices.kinds), self._choices.names, rng)
             if split_of_text(" | ".join(map(" ".join, rule.table))) is split:
                 break
         world_seed = rng.getrandbits(62)
         specs = [_task(rule, derive_seed(world_seed, n)) for n in range(num_tasks)]
         return self._pack(split, index, seed, world_seed, specs)
 
-    def _rule(self, rng: random.Random) -> Rule:
-        return draw(rng.choice(self._choices.kinds), self._choices.names, rng)
-
-    def _drawn(self, seed: int) -> InventedTask:
-        rng = random.Random(seed)
-        return _task(self._rule(rng), rng.getrandbits(62))
-
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         rule, goal = self._task.rule, self._task.goal
-        name, complaint = self.wording.action_of(action, goal.menu)
+        name, complaint = action_of(action, goal.menu)
         if not name:
             return self._end("malformed", complaint)
         facts = rule.shown(self._here, name)
@@ -164,7 +159,7 @@ class Invented(TaskWorld[InventedTask]):
         if self._used == goal.turns:
             return self._end("late")
         later = self.wording.later(goal, self._here, self._used)
-        return self.wording.joined(facts, later), 0.0, False, False, {}
+        return f"{self.wording.facts(facts)}{self.wording.gap}{later}", 0.0, False, False, {}
 
     def _start(self, task: InventedTask) -> None:
         self._task, self._outcome, self._used = task, "", 0

@@ -29,7 +29,7 @@ def test_what_is_written_is_read_back(protocol, kind):
     observation, _ = env.reset(options={"task": pack.tasks[0]})
     goal = spec(pack).goal
     assert env.wording.shown([Message(Role.USER, observation)]) == (goal.start, goal.want, goal.menu, 0)
-    assert env.wording.parse(env.wording.nothing) == []
+    assert env.wording.parse(env.wording.context(())) == []
     if protocol == "compact":
         assert env.wording.parse(observation) == []
 
@@ -47,6 +47,16 @@ def test_a_world_is_in_one_split_and_names_are_of_the_part_that_was_asked_for(he
             names = {name for rule in drawn[words, split] for name in (*rule.states, *rule.actions, *rule.results)}
             assert names <= set(names_of(words, held_out))
     assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
+
+
+def test_environments_that_draw_from_other_names_have_other_names_of_their_own():
+    envs = [
+        Invented(words=words, protocol="compact", held_out=held_out)
+        for words in ("seen", "unseen", "all")
+        for held_out in (100, 200, 1792)
+    ]
+    packs = [env.sample_pack(split=Split.TEST, index=0, num_tasks=1) for env in envs]
+    assert len({pack.id for pack in packs}) == len({spec(pack).rule for pack in packs}) == 7
 
 
 def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
