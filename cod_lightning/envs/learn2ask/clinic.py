@@ -120,11 +120,6 @@ class Clinics:
             drawn.append(task)
         return drawn
 
-    def any_patient(self, rng: random.Random) -> ClinicTask:
-        """Of any clinic and split."""
-        condition = rng.choice(self.conditions)
-        return self.draw_patient(rng, self.draw_protocol(rng), condition)
-
     def weights(self, mentioned: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
         """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.
 

@@ -19,7 +19,7 @@ class CompactClinic(WorldWording):
     def facts(self) -> ProtocolTable:
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
 
-    def rules(self, task: ClinicTask) -> str:
+    def rules(self) -> str:
         return "clinic"
 
     def observation(self, task: ClinicTask) -> str:

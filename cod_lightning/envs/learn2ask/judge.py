@@ -10,7 +10,7 @@ from cod_lightning.envs.learn2ask.clinic import ClinicTask, content_of, turns_of
 from cod_lightning.envs.learn2ask.items import BY_NAME, BY_TITLE, named_items
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import WRONG, ReadAnswer, Scores
+from cod_lightning.envs.learn2ask.wording import WRONG, Judged, ReadAnswer, Scores
 
 Dialogue = Sequence[tuple[str, str]]
 """(role, text) in order; the role is user (the patient) or assistant."""
@@ -134,24 +134,27 @@ _LONG = 30
 AnyTask = ClinicTask | RecordTask
 
 
-def graded(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> tuple[str, Scores, str]:
-    """(outcome, scores, the judge's note). Without a judge the question is an item's name, and its form is right.
+def graded(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> Judged:
+    """What the answer is worth. Without a judge the question is an item's name, and its form is right.
 
-    Outcomes: right, near, wrong (questions where one was due, with content 1, 0.5, 0), early (a stop where one was due), late (a
-    question where none was), stopped (rightly), malformed. Raises `EnvironmentFailure` where the judge does.
+    Raises `EnvironmentFailure` where the judge does.
     """
+    scores, note = WRONG, ""
     if answer.complaint:
-        return "malformed", WRONG, ""
-    if answer.stops != (task.label == "stop"):
-        return ("early" if answer.stops else "late"), WRONG, ""
-    if answer.stops:
-        return "stopped", Scores(action=1.0, content=1.0, format=1.0 if answer.exact else 0.0), ""
-    form, content, note = _verdict(task, answer, judge)
-    outcome = "right" if content == 1 else "near" if content > 0 else "wrong"
-    return outcome, Scores(action=1.0, content=content, format=form), note
+        outcome = "malformed"
+    elif answer.stops != (task.label == "stop"):
+        outcome = "early" if answer.stops else "late"
+    elif answer.stops:
+        outcome, scores = "stopped", Scores(action=1.0, content=1.0, format=1.0 if answer.exact else 0.0)
+    else:
+        form, content, note = _verdict(task, answer, judge)
+        outcome = "right" if content == 1 else "near" if content > 0 else "wrong"
+        scores = Scores(action=1.0, content=content, format=form)
+    shown = _revealed(task, outcome, answer)
+    return Judged(outcome=outcome, scores=scores, revealed=shown, note=note, complaint=answer.complaint)
 
 
-def revealed(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
+def _revealed(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
     """What the feedback reveals of a hidden protocol; nothing for prepared dialogues.
 
     Where something is missing: one required item (the one asked for if it is missing, unless the question names several), and

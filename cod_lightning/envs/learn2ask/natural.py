@@ -95,7 +95,7 @@ class NaturalClinic(Sentences):
         """How facts about the protocol are spelled."""
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=False)
 
-    def rules(self, task: ClinicTask) -> str:
+    def rules(self) -> str:
         """System text."""
         listed = ", ".join(BY_NAME[name].title for name in self.clinics.items)
         return (
@@ -136,7 +136,7 @@ class NaturalRecords(Sentences):
 
     form: str = "tagged"  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def rules(self, task: RecordTask) -> str:
+    def rules(self) -> str:
         """Whose side is taken and how to answer."""
         return (
             "You help at a pharmacy and talk to a patient until enough is known to suggest a medication.\n\n"

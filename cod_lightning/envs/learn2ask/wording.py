@@ -52,7 +52,8 @@ class Judged:
     """All that feedback may show of a task that has ended."""
 
     outcome: str
-    """right, near, wrong (questions where one was due), early, late, stopped (rightly), malformed."""
+    """right, near, wrong (questions where one was due, with content 1, 0.5, 0), early (a stop where one was due), late (a question
+    where none was), stopped (rightly), malformed."""
     scores: Scores
     revealed: Facts
     """What this task reveals of the hidden protocol."""

@@ -16,12 +16,12 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
-from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded, revealed
+from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.policies import ClinicPlay, RecordOracle
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
-from cod_lightning.envs.learn2ask.wording import BEST, Judged
+from cod_lightning.envs.learn2ask.wording import BEST
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
@@ -51,10 +51,8 @@ class ClinicPlayers(TaskPlayers["Learn2Ask"]):
     """Who plays the clinic."""
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if self.env.records is None:
+        if self.env.records is None or kind is Reference.SCRIPTED:
             return super().reference(kind, pack)
-        if kind is Reference.SCRIPTED:
-            raise NotImplementedError("prepared dialogues hide no rule that a script could remember")
         return RecordOracle.of(self.env.wording, pack, skill=float(kind is Reference.ORACLE))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
@@ -65,7 +63,8 @@ class ClinicPlayers(TaskPlayers["Learn2Ask"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
         spec = pack.tasks[0].spec
-        assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
+        if not isinstance(spec, ClinicTask):
+            raise NotImplementedError("prepared dialogues hide no rule that a script could remember")
         truth = {name: name in spec.required for name in self.env.clinics.items}
         return ClinicPlay(self.env.clinics, self.env.wording), truth
 
@@ -133,11 +132,10 @@ class Learn2Ask(TaskWorld[AnyTask]):
             check_unused(Learn2Ask, "without data.env.data_path", split_by=split_by, skip_bad_lines=skip_bad_lines)
             self.name = f"learn2ask-{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
             self.wording = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
-        self._start(self._drawn(0))
 
     @property
     def rules(self) -> str:
-        return self.wording.rules(self._task)
+        return self.wording.rules()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
@@ -151,24 +149,12 @@ class Learn2Ask(TaskWorld[AnyTask]):
     def step(self, action: str) -> Stepped:
         """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
-        answer = self.wording.read(action)
-        outcome, scores, note = graded(self._task, answer, self.judge)
-        judged = Judged(
-            outcome=outcome,
-            scores=scores,
-            revealed=revealed(self._task, outcome, answer),
-            note=note,
-            complaint=answer.complaint,
-        )
-        self._outcome = outcome
-        return self._ended(self.wording.feedback(judged), scores.points / BEST if self.normalise else scores.points)
+        judged = graded(self._task, self.wording.read(action), self.judge)
+        self._outcome, points = judged.outcome, judged.scores.points
+        return self._ended(self.wording.feedback(judged), points / BEST if self.normalise else points)
 
     def _start(self, task: AnyTask) -> None:
         self._task, self._outcome = task, ""
-
-    def _drawn(self, seed: int) -> AnyTask:
-        rng = random.Random(seed)
-        return self.clinics.any_patient(rng) if self.records is None else rng.choice(self.records.all)
 
     def _observed(self) -> str:
         return self.wording.observation(self._task)

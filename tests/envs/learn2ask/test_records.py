@@ -91,6 +91,12 @@ def test_an_oracle_is_right_and_a_teacher_in_one_of_two(many):
     assert {lived.status.value for lived in live(env, pack, "teacher")} == {"completed"}
 
 
+def test_packs_of_dialogues_hide_nothing_in_common(many):
+    env = Learn2Ask(data_path=many)
+    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=2) for index in range(3)]
+    assert [beside(env, HiddenRules).hidden_rule(pack) for pack in packs] == [pack.id for pack in packs]
+
+
 def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
     env = Learn2Ask(data_path=many)
     other = copy.deepcopy(env)
