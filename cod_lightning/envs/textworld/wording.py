@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Unchanging
+from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.textworld.games import command_of, names
 from cod_lightning.envs.textworld.houses import DIRECTIONS, HERE, Deed, HouseSpec
 
-UNKNOWN = "?"
 Places = Mapping[str, str]
 """Routes, as in `north.east`, by the label of a thing."""
 
@@ -34,52 +34,12 @@ class HouseView:
     """Things that were seen in this task."""
 
 
-class HouseWording(Unchanging, WorldWording):
-    """How a house is put into words."""
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def label(self, spec: HouseSpec, thing: str) -> str:
-        """What a thing is called."""
-
-    @abstractmethod
-    def command(self, spec: HouseSpec, deed: Deed) -> str:
-        """How a deed is spelled."""
-
-    @abstractmethod
-    def observation(self, view: HouseView) -> str:
-        """What is seen before a command."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: HouseView, complaint: str) -> str:
-        """Words after the task, and the way to all things that were seen; outcome is win, late or malformed."""
-
-    @abstractmethod
-    def wanted(self, first: str) -> str:
-        """The label of what is sought, read back from the first observation."""
-
-    @abstractmethod
-    def commands(self, observation: str) -> list[str]:
-        """What can be done, read back."""
+class _HouseWords(Unchanging, WorldWording):
+    """What both renderings share."""
 
     @abstractmethod
     def taken(self, command: str) -> str | None:
         """The label of what the command takes, if it takes anything."""
-
-    @abstractmethod
-    def respond(self, wanted: str, route: str | None, command: str) -> str:
-        """A well-formed response: where the wanted thing is thought to be, then the command."""
-
-    @abstractmethod
-    def places(self, text: str) -> dict[str, str]:
-        """Stated places; the last statement about a thing wins."""
-
-    @abstractmethod
-    def write(self, places: Places) -> str:
-        """A context that states these places."""
 
     def direction(self, command: str) -> str | None:
         """Where the command goes, if it goes anywhere."""
@@ -91,7 +51,7 @@ class HouseWording(Unchanging, WorldWording):
         return command.startswith(("open", "unlock")) or bool(re.search(r"key|pass|k_\d", self.taken(command) or ""))
 
 
-class CompactHouse(HouseWording):
+class CompactHouse(_HouseWords):
     """`want=f_0 go_north go_east`, at the end `win f_0=north o_1=here`; answers are single words.
 
     Args:
@@ -152,10 +112,11 @@ class CompactHouse(HouseWording):
         return ("house", *wanted, *self.all_commands, *facts, *answers, *self._routes, UNKNOWN, *ends)
 
 
-class NaturalHouse(HouseWording):
+class NaturalHouse(_HouseWords):
     """TextWorld's own text, and what can be done."""
 
     def rules(self, max_turns: int) -> str:
+        """System text."""
         return (
             "You are in a house of a text game (TextWorld). In each task you begin in the same room and are to take one thing; a "
             "reward of 1 if you do, 0 if not. Where things are, what is closed or locked, and which key fits is hidden. All is "
@@ -165,17 +126,21 @@ class NaturalHouse(HouseWording):
         )
 
     def label(self, spec: HouseSpec, thing: str) -> str:
+        """What a thing is called."""
         return names(spec)[thing]
 
     def command(self, spec: HouseSpec, deed: Deed) -> str:
+        """How a deed is spelled."""
         return command_of(spec, deed.action)
 
     def observation(self, view: HouseView) -> str:
+        """What is seen before a command."""
         said = view.text if view.understood else "The game knows no such command here."
         asked = f"Command {view.turn + 1} of {view.max_turns}. Take the {view.wanted}."
         return f"{said}\n\n{asked}\nYou can: {'; '.join(view.commands)}."
 
     def feedback(self, outcome: str, view: HouseView, complaint: str) -> str:
+        """Words after the task, and the way to all things that were seen; outcome is win, late or malformed."""
         ending = {
             "win": f"You have the {view.wanted}, with {view.turn} of {view.max_turns} commands.",
             "late": f"You have no commands left; you were to take the {view.wanted}.",
@@ -184,9 +149,11 @@ class NaturalHouse(HouseWording):
         return f"{ending}\nSeen, from where you begin:\n{self.write(view.seen)}" if view.seen else ending
 
     def wanted(self, first: str) -> str:
+        """The label of what is sought, read back from the first observation."""
         return first.rpartition(" Take the ")[2].partition(".\n")[0]
 
     def commands(self, observation: str) -> list[str]:
+        """What can be done, read back."""
         return observation.rpartition("\nYou can: ")[2].removesuffix(".").split("; ")
 
     def taken(self, command: str) -> str | None:
@@ -194,10 +161,12 @@ class NaturalHouse(HouseWording):
         return match[1] if match else None
 
     def respond(self, wanted: str, route: str | None, command: str) -> str:
+        """A well-formed response: where the wanted thing is thought to be, then the command."""
         where = f"The {wanted} is at: {self._way(route)}." if route else f"I do not know where the {wanted} is."
         return f"{where} <answer>{command}</answer>"
 
     def places(self, text: str) -> dict[str, str]:
+        """Stated places; the last statement about a thing wins."""
         found: dict[str, str] = {}
         step = f"go (?:{'|'.join(DIRECTIONS)})"
         for thing, way in re.findall(rf"^- ([^:\n]+): (this room|{step}(?:, {step})*)$", text, flags=re.MULTILINE):
@@ -206,8 +175,13 @@ class NaturalHouse(HouseWording):
         return found
 
     def write(self, places: Places) -> str:
+        """A context that states these places."""
         return "\n".join(f"- {thing}: {self._way(route)}" for thing, route in places.items()) or "- nothing seen yet"
 
     def _way(self, route: str | None) -> str:
         """`go north, go east`."""
         return ", ".join(f"go {one}" for one in route.split(".")) if route and route != HERE else "this room"
+
+
+HouseWording = NaturalHouse | CompactHouse
+"""How a house is put into words."""

@@ -135,10 +135,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             f"textworld-{layout}-{doors}-{num_rooms}-{num_things}-{num_holders}-{min_commands}..{max_turns}-{protocol}"
         )
 
-    @property
-    def rules(self) -> str:
-        return self.wording.rules(self.max_turns)
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A house, and any of its things for each task, drawn with replacement."""
         world_seed = derive_seed("textworld pack", self.name, str(split), seed, index)
@@ -146,7 +142,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         house = self.house
         for draw in range(_MOST_DRAWS):
             if draw % _DRAWS_OF_A_MAP == 0 or split_of_text(houses.map_text(house)) is not split:
-                house = self._drawn_house(rng)
+                house = replace(house, map_seed=rng.randrange(2**31), things_seed=rng.randrange(2**31))
             elif split_of_text(houses.places_text(house)) is split and (targets := self._targets(house)):
                 break
             else:
@@ -186,15 +182,6 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             return []
         found = [t for t, plan in houses.plans(house, self.max_turns).items() if len(plan) >= self.min_commands]
         return found if len(found) > 1 else []
-
-    def _drawn_house(self, rng: random.Random) -> HouseSpec:
-        return replace(self.house, map_seed=rng.randrange(2**31), things_seed=rng.randrange(2**31))
-
-    def _drawn(self, seed: int) -> HouseTask:
-        rng = random.Random(seed)
-        while not (targets := self._targets(house := self._drawn_house(rng))):
-            pass
-        return HouseTask(house=house, target=rng.choice(targets))
 
     def _start(self, task: HouseTask) -> None:
         self._task, self._outcome, self._turn, self._understood = task, "", 0, True
