@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from cod_lightning.envs.known_ways import WaysPlay
 from cod_lightning.envs.players import Play
@@ -144,13 +144,6 @@ def _looked(view: TaskText, believed: Quirks, outcome: Outcome) -> Quirks:
     elif look == HOME and lines:
         return replace(believed, home=homes(view.system) + lines[0].strip("/"))
     return believed
-
-
-def play_of(fused: bool, most: int, site: Site) -> tuple[Play[Any], Any]:
-    """How to play at that site, and its hidden facts; `fused` for the compact form, `most` commands in a line."""
-    if fused:
-        return WordPlay(), compact.Known(dict.fromkeys(compact.ways_of(site).values(), True))
-    return ShellPlay(most, site), site.quirks
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ class TypedLine:
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TerminalView:
-    """All that a rendering may show."""
+    """How a task stands."""
 
     task: TerminalTask
-    turn: int
-    """Turns used so far."""
     max_turns: int
     prompt: str
-    last: TypedLine | None
-    attempts: tuple[TypedLine, ...]
+    turn: int = 0
+    """Turns used so far."""
+    last: TypedLine | None = None
+    attempts: tuple[TypedLine, ...] = ()
     """In compact form only; else empty."""
 
 

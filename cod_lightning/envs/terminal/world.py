@@ -18,9 +18,8 @@ from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines
-from cod_lightning.envs.terminal.policies import play_of
+from cod_lightning.envs.terminal.policies import ShellPlay, WordPlay
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
-from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, TYPES, TerminalTask, draw_task
 from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
 from cod_lightning.errors import ConfigError, check_between
@@ -59,7 +58,10 @@ class TerminalPlayers(TaskPlayers["Terminal"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """At the first task's site, where a pack has several."""
-        return play_of(self.env.compact, self.env.max_commands, self.env._spec(pack.tasks[0]).site)
+        site = self.env._spec(pack.tasks[0]).site
+        if self.env.compact:
+            return WordPlay(), compact.Known(dict.fromkeys(compact.ways_of(site).values(), True))
+        return ShellPlay(self.env.max_commands, site), site.quirks
 
 
 class Terminal(TaskWorld[TerminalTask]):
@@ -86,6 +88,7 @@ class Terminal(TaskWorld[TerminalTask]):
     companions = (TerminalRules, TerminalPlayers, *TaskWorld.companions)
 
     task_type = TerminalTask
+    _task: TerminalTask
 
     def __init__(
         self,
@@ -106,9 +109,6 @@ class Terminal(TaskWorld[TerminalTask]):
         self.wording = compact.CompactTerminal() if self.compact else NaturalTerminal()
         self.types = tuple(compact.SLOT_OF) if self.compact else TYPES
         self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-fixed"
-        self._task: TerminalTask | None = None
-        self._shell: Shell | None = None
-        self._restart()
 
     @property
     def rules(self) -> str:
@@ -131,7 +131,7 @@ class Terminal(TaskWorld[TerminalTask]):
             if split in (None, split_of_text(repr(site))):
                 return site
 
-    def _draw(self, seed: int, split: Split | None, site: Site | None) -> TerminalTask:
+    def _draw(self, seed: int, split: Split, site: Site | None) -> TerminalTask:
         """A task that can be solved in time, at the site or one of its own; of the split itself where its site is of none."""
         rng = random.Random(seed)
         for _ in range(_MOST_DRAWS):
@@ -141,7 +141,7 @@ class Terminal(TaskWorld[TerminalTask]):
             if self.compact:
                 task = replace(task, side=compact.SIDE_OF[compact.SLOT_OF[kind]])
             fits = site is not None and not self.compact
-            fits = fits or split in (None, split_of_text(compact.canonical(task) if self.compact else repr(task)))
+            fits = fits or split_of_text(compact.canonical(task) if self.compact else repr(task)) is split
             if fits and self._in_time(task):
                 return task
         expected = f"enough for a task of the types {', '.join(self.types)}; none was found in {_MOST_DRAWS} draws"
@@ -151,27 +151,23 @@ class Terminal(TaskWorld[TerminalTask]):
         return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
 
     def _start(self, task: TerminalTask) -> None:
-        self._task = task
+        self._task, self._outcome, self._lack = task, "", ""
         self._shell = None if self.compact else set_up(task, self.max_commands)
-        self._restart()
-
-    def _drawn(self, seed: int) -> TerminalTask:
-        return self._draw(seed, None, self._site(random.Random(seed), None))
+        self._view = TerminalView(task, self.max_turns, self._shell.prompt() if self._shell else "")
 
     def _observed(self) -> str:
-        return self.wording.observation(self._view())
+        return self.wording.observation(self._view)
 
     def step(self, action: str) -> Stepped:
-        assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
-        self._turn += 1
+        self._view.turn += 1
         said, complaint = answer_of(action)
         complaint = complaint or self._complaint(said)
         if complaint:
             return self._end("malformed", complaint)
         if self._reached(said):
             return self._end("win")
-        if self._turn == self.max_turns:
+        if self._view.turn == self.max_turns:
             return self._end("late", self._lack)
         return self._observed(), 0.0, False, False, {}
 
@@ -184,39 +180,21 @@ class Terminal(TaskWorld[TerminalTask]):
 
     def _reached(self, said: str) -> bool:
         """Carry out what was said; whether the goal is reached then."""
-        assert self._task is not None
-        if self.compact:
+        view = self._view
+        if self._shell is None:
             done, result = compact.attempt(self._task, said, self.max_commands)
-            self._last = TypedLine(said, result)
-            self._attempts = (*self._attempts, self._last)
+            view.last = TypedLine(said, result)
+            view.attempts = (*view.attempts, view.last)
             return done
-        assert self._shell is not None
-        self._last = TypedLine(said, self._shell.run(said))
+        view.last, view.prompt = TypedLine(said, self._shell.run(said)), self._shell.prompt()
         self._lack = missing(self._task, self._shell)
         return not self._lack
 
-    def _restart(self) -> None:
-        self._outcome, self._turn = "", 0
-        self._last: TypedLine | None = None
-        self._attempts: tuple[TypedLine, ...] = ()
-        self._lack = ""
-
-    def _view(self) -> TerminalView:
-        assert self._task is not None
-        return TerminalView(
-            task=self._task,
-            turn=self._turn,
-            max_turns=self.max_turns,
-            prompt=self._shell.prompt() if self._shell else "",
-            last=self._last,
-            attempts=self._attempts,
-        )
-
     def _end(self, outcome: str, reason: str = "") -> Stepped:
         self._outcome = outcome
-        reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
+        reward = max(0.0, 1 - self.length_penalty * self._view.turn / self.max_turns) if outcome == "win" else 0.0
         shown = reason if outcome == "malformed" or self.feedback == "reason" else ""
-        return self._ended(self.wording.feedback(outcome, self._view(), shown), reward)
+        return self._ended(self.wording.feedback(outcome, self._view, shown), reward)
 
     def _check(self) -> None:
         if self.protocol == "compact":
