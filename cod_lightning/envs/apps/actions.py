@@ -1,7 +1,6 @@
 """How an agent makes calls: as tool calls, or in code; either way the first error stops the rest of the turn."""
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
@@ -13,46 +12,30 @@ from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall
 MOST_CALLS = 20
 
 
-class Actions(ABC):
-    """A form of action, with what it keeps between turns."""
+class ToolCalls:
+    """Calls in a style: `json` between answer tags, others as the family spells them; `tools` are listed by the template."""
 
-    about: str
-    """What a turn is."""
-    example: str
-    """A response, as the rules show it; empty where the template says how calls are made."""
     results: Sequence[str] = ()
     """What each of the latest calls has shown, where they are calls of tools that the template lists."""
-
-    @abstractmethod
-    def read(self, response: str) -> tuple[str, str]:
-        """(what is to be carried out, "") or ("", which rule of the form was broken)."""
-
-    @abstractmethod
-    def run(self, text: str, server: AppServer) -> str:
-        """Carry it out; never raises. Returns what is shown."""
-
-    @abstractmethod
-    def spelled(self, calls: Sequence[ToolCall]) -> str:
-        """The end of a response that makes these calls."""
-
-
-class ToolCalls(Actions):
-    """Calls in a style: `json` between answer tags, others as the family spells them; `tools` are listed by the template."""
 
     def __init__(self, style: str) -> None:
         self.listed = style == "tools"
         style = "json" if self.listed else style
         self.style, self.tagged = STYLES[style], style == "json"
         self.about = "calls of tools" if self.listed else f"calls as JSON: {self.style.whole}"
+        """What a turn is."""
         asked = [ToolCall("user.docs", {"app": "mail"}), ToolCall("user.passwords", {})]
         self.example = "" if self.listed else self.spelled(asked)
+        """A response, as the rules show it; empty where the template says how calls are made."""
 
     def read(self, response: str) -> tuple[str, str]:
+        """(what is to be carried out, "") or ("", which rule of the form was broken)."""
         text, complaint = answer_of(response) if self.tagged else (response, "")
         text = self.style.begin(text)
         return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
 
     def run(self, text: str, server: AppServer) -> str:
+        """Carry it out; never raises. Returns what is shown."""
         self.results = ()
         try:
             calls = self.style.calls(text) if len(text) <= MOST_LETTERS else []
@@ -73,13 +56,15 @@ class ToolCalls(Actions):
         return "\n".join(shown)
 
     def spelled(self, calls: Sequence[ToolCall]) -> str:
+        """The end of a response that makes these calls."""
         text = self.style.spelled(calls)
         return f"<answer>\n{text}\n</answer>" if self.tagged else text
 
 
-class CodeActions(Actions):
+class CodeActions:
     """Code in the sandbox; variables stay for the task."""
 
+    results: Sequence[str] = ()
     about = (
         "Python code in a sandbox: calls take named arguments, print and bare expressions show values, variables stay for the "
         "task, imports do not exist"
@@ -101,3 +86,7 @@ class CodeActions(Actions):
             return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
         return "\n".join(["<answer>", *map(line, calls), "</answer>"])
+
+
+Actions = ToolCalls | CodeActions
+"""A form of action, with what it keeps between turns."""

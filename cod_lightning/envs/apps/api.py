@@ -40,36 +40,18 @@ class AppDesk(Protocol):
     """What the function of an endpoint works with."""
 
     db: Database
-
-    @property
-    def now(self) -> str:
-        """The person's time."""
-        ...
-
-    @property
-    def calendar_now(self) -> str:
-        """The same on the calendar's clock."""
-        ...
-
-    @property
-    def email(self) -> str:
-        """The person's address."""
-        ...
-
-    @property
-    def passwords(self) -> dict[str, str]:
-        """Of the person, by app."""
-        ...
-
-    @property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        """Of the endpoints that are really there, by app."""
-        ...
-
-    @property
-    def apps(self) -> "tuple[App, ...]":
-        """All apps of the site, as they are documented."""
-        ...
+    now: str
+    """The person's time."""
+    calendar_now: str
+    """The same on the calendar's clock."""
+    email: str
+    """The person's address."""
+    passwords: dict[str, str]
+    """Of the person, by app."""
+    names: dict[str, tuple[str, ...]]
+    """Of the endpoints that are really there, by app."""
+    apps: "tuple[App, ...]"
+    """All apps of the site, as they are documented."""
 
     def asked(self, question: str) -> str:
         """What the person answers."""

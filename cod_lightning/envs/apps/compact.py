@@ -93,11 +93,6 @@ def say(task: AppsTask, before: Sequence[Said], word: str) -> Said:
     return Said(word, right, effect(word, ok=right))
 
 
-def is_done(task: AppsTask, said: Sequence[Said]) -> bool:
-    """Whether each habit was met."""
-    return sum(one.right for one in said) == len(GOALS[task.template])
-
-
 class CompactApps(WorldWording):
     """Fused words."""
 

@@ -16,7 +16,6 @@ from cod_lightning.envs.apps.actions import Actions, CodeActions, ToolCalls
 from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.policies import AppsPlay
-from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
@@ -128,6 +127,9 @@ class Apps(TaskWorld[AppsTask]):
     companions = (AppTools, AppRules, AppPlayers, *TaskWorld.companions)
 
     task_type = AppsTask
+    _task: AppsTask
+    _server: Any = None
+    """The present task's `AppServer`; None in compact form."""
 
     def __init__(
         self,
@@ -162,12 +164,7 @@ class Apps(TaskWorld[AppsTask]):
         self.name = f"apps-{protocol}-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
         if self.compact:
             self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}-{'.'.join(self.split_by)}{drawn}"
-        self._task: AppsTask | None = None
-        self._server: AppServer | None = None
-        self._actions: Actions = self._new_actions()
-        self._words: tuple[compact.Said, ...] = ()
-        self._turn, self._shown = 0, ""
-        self._results: list[Check] = []
+        self._actions = self._new_actions()
 
     @property
     def rules(self) -> str:
@@ -184,7 +181,7 @@ class Apps(TaskWorld[AppsTask]):
         specs = (self._draw(derive_seed(world_seed, n), split, person, facts) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
-    def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
+    def _facts(self, rng: random.Random, split: Split) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             if self.compact:
                 facts = compact.draw(rng, self.slots)
@@ -192,14 +189,14 @@ class Apps(TaskWorld[AppsTask]):
             else:
                 facts = draw_facts(rng, self.quirks)
                 own = split_of_text(f"facts 1 {facts}")
-            if split in (None, own) or "facts" not in self.split_by:
+            if own is split or "facts" not in self.split_by:
                 return facts
         raise AssertionError("facts of any split are drawn before long")
 
-    def _draw(self, seed: int, split: Split | None, person: int, facts: HiddenFacts) -> AppsTask:
+    def _draw(self, seed: int, split: Split, person: int, facts: HiddenFacts) -> AppsTask:
         """A task of the split that informed play can do in time."""
         rng = random.Random(seed)
-        kinds = self.kinds if split is None or "template" not in self.split_by else self._of_split(split)
+        kinds = self._of_split(split) if "template" in self.split_by else self.kinds
         for _ in range(_MOST_DRAWS):
             task = draw_task(rng, person, facts, kinds, self.extensions)
             if task is not None and self.compact:
@@ -236,34 +233,27 @@ class Apps(TaskWorld[AppsTask]):
         return kinds
 
     def _start(self, task: AppsTask) -> None:
-        self._task, self._outcome, self._turn, self._shown, self._words = task, "", 0, "", ()
-        self._results = []
+        self._task, self._outcome, self._turn, self._shown = task, "", 0, ""
+        self._words: tuple[compact.Said, ...] = ()
+        self._results: list[Check] = []
         self._server = None if self.compact else task.server(self.patience)
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
         return CodeActions([app.name for app in self.site.apps]) if self.form == "code" else ToolCalls(self.form)
 
-    def _drawn(self, seed: int) -> AppsTask:
-        rng = random.Random(seed)
-        return self._draw(seed, None, rng.randrange(2**40), self._facts(rng, None))
-
     def _observed(self) -> str:
-        assert self._task is not None
         if self.compact:
             return self.wording.observation(self._task, self._words)
-        assert self._server is not None
         before = (
             clean(self._shown or "(nothing was shown)", _MOST_SHOWN) if self._turn else self.wording.opening(self._task)
         )
         return f"{before}\n{self._state()}"
 
     def _state(self) -> str:
-        assert self._server is not None
         return self.wording.state(self._server.budget - self._server.calls, self._turn, self.max_turns)
 
     def step(self, action: str) -> Stepped:
-        assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
         self._turn += 1
         if self.compact:
@@ -272,7 +262,6 @@ class Apps(TaskWorld[AppsTask]):
         if complaint:
             self._shown = complaint
             return self._end("malformed")
-        assert self._server is not None
         self._server.begin_turn()
         self._shown = self._actions.run(said, self._server)
         if self._server.finished or self._turn == self.max_turns:
@@ -283,13 +272,13 @@ class Apps(TaskWorld[AppsTask]):
 
     def _spoken(self, said: str, complaint: str) -> Stepped:
         """A word of the compact form."""
-        assert self._task is not None
         if complaint or said not in compact.SLOT_OF:
             return self._end("malformed")
         self._words = (*self._words, compact.say(self._task, self._words, said))
-        if compact.is_done(self._task, self._words):
+        met = sum(word.right for word in self._words)
+        if met == len(compact.GOALS[self._task.template]):
             return self._end("win")
-        if sum(not word.right for word in self._words) > self.misses:
+        if len(self._words) - met > self.misses:
             return self._end("lost")
         if self._turn == self.max_turns:
             return self._end("late")
@@ -297,12 +286,9 @@ class Apps(TaskWorld[AppsTask]):
 
     def checked(self) -> list[Check]:
         """The checks of the present task, at its present state."""
-        assert self._task is not None
-        assert self._server is not None
         return self._task.checked(self._server)
 
     def _end(self, outcome: str) -> Stepped:
-        assert self._task is not None
         self._outcome = outcome
         if self.compact:
             return self._ended(self.wording.feedback(outcome, self._words), float(outcome == "win"))
@@ -311,7 +297,6 @@ class Apps(TaskWorld[AppsTask]):
 
     def _reward(self) -> float:
         """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""
-        assert self._server is not None
         if not any(check.passed for check in self._results if check.asked):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
@@ -322,7 +307,6 @@ class Apps(TaskWorld[AppsTask]):
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._server, twin._actions = copy.deepcopy(self._server, memo), copy.deepcopy(self._actions, memo)
-        twin._results = list(self._results)
         if self._np_random is not None:
             twin._np_random = copy.deepcopy(self._np_random, memo)
         return twin
