@@ -1,13 +1,11 @@
 """Checkpoints of a run, each on disk as a whole before it gets its name, and the run's config in and beside them."""
 
-import errno
 import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-import torch
 import yaml
 from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -17,14 +15,13 @@ from cod_lightning.cache import digests
 from cod_lightning.callbacks.runner import follow
 from cod_lightning.checkpoints.checkpoint import DurableIO, seal, see_readable
 from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
-from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean
+from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean, in_a_line
 from cod_lightning.files import sync, write_whole
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _BATCHES = "epoch_loop.batch_progress"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_A_RUN = (
     "evaluation.json",
     "evaluation_packs.parquet",
@@ -154,7 +151,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         if trainer.validating:
             _validate_again(content)
         _epoch_goes_on(content, trainer.num_training_batches)
-        needed, failure, shards = _num_bytes(content), None, {}
+        failure, shards = None, {}
         try:
             see_readable(content)
             trainer.strategy.save_checkpoint(content, path)
@@ -162,13 +159,13 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
                 shards = digests(path.glob(f"__{trainer.global_rank}_*"))
         except (OSError, RuntimeError, CheckpointException) as error:
             failure = error
-        everyone = gathered((None if failure is None else self._message(failure, needed), shards))
+        everyone = gathered((None if failure is None else self._message(failure), shards))
         messages = [text for text, _ in everyone if text]
         if not messages and trainer.is_global_zero:
             try:
                 self._finish(trainer.global_step, {name: digest for _, of in everyone for name, digest in of.items()})
             except OSError as error:
-                failure, messages = error, [self._message(error, needed)]
+                failure, messages = error, [self._message(error)]
         messages = trainer.strategy.broadcast(messages)
         if messages:
             if trainer.is_global_zero:
@@ -196,14 +193,12 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         ordered = sorted((value, num) for num, value in self._values.items() if not math.isnan(value))
         return [there[num] for _, num in ordered[::-1][: self.keep_best]]
 
-    def _message(self, error: BaseException, needed: int) -> str:
-        """What a person can act on."""
-        if not _no_room(error):
-            return f"no checkpoint could be written in {self.folder.path} ({type(error).__name__}: {error})."
-        free = shutil.disk_usage(self.folder.path).free
+    def _message(self, error: BaseException) -> str:
+        """What a person can act on; torch drops the reason of a full disk on its way from another rank."""
+        said, free = f"{type(error).__name__}: {in_a_line(error, 300)}", shutil.disk_usage(self.folder.path).free
         return (
-            f"no room for a checkpoint in {self.folder.path}: it needs {needed:,} bytes, and {free:,} are free. Those of "
-            "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path auto."
+            f"no checkpoint could be written in {self.folder.path} ({said}), where {free:,} bytes are free. Those of before "
+            "are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path auto."
         )
 
 
@@ -249,24 +244,3 @@ def _epoch_goes_on(checkpoint: dict[str, Any], num_batches: float) -> None:
     if total["processed"] == total["started"] and fit_loop[_BATCHES]["current"]["ready"] < num_batches:
         total["processed"] -= 1
         current["processed"] -= 1
-
-
-def _no_room(error: BaseException | None) -> bool:
-    """Whether a full disk, a quota or a limit on files is behind it.
-
-    torch wraps the reason, and drops it on its way from another rank: its zip writer is then left with `unexpected pos`, short.
-    """
-    if isinstance(error, CheckpointException):
-        return any(_no_room(wrapped[0]) for wrapped in error.failures.values())
-    if error is None or (isinstance(error, OSError) and error.errno in _NO_ROOM):
-        return error is not None
-    return "unexpected pos" in str(error) or _no_room(error.__cause__ or error.__context__)
-
-
-def _num_bytes(content: Any) -> int:
-    """Of all tensors in it, which make up nearly all of a checkpoint; of this rank's shards."""
-    if isinstance(content, torch.Tensor):
-        return getattr(content, "_local_tensor", content).nbytes
-    if isinstance(content, dict):
-        return sum(map(_num_bytes, content.values()))
-    return sum(map(_num_bytes, content)) if isinstance(content, list | tuple) else 0

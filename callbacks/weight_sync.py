@@ -11,7 +11,6 @@ from lightning.pytorch.callbacks import Callback
 from cod_lightning.callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.sync_proof import Arrival, Probes
-from cod_lightning.errors import ConfigError
 from cod_lightning.ranks import gathered, inside
 
 
@@ -50,14 +49,6 @@ class WeightSync(Callback):
         self.last_moved: float | None = None
         self._arrival, self._probes = Arrival(), Probes()
         self.last_sync_s = 0.0
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse a warm start, which samples nothing."""
-        if not hasattr(pl_module, "updates_since_sync"):
-            expected = "left out beside one that samples nothing"
-            raise ConfigError(
-                "trainer.callbacks", f"WeightSync beside {type(pl_module).__name__}", expected, "Remove it."
-            )
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights.

@@ -33,7 +33,7 @@ commands:
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   evolve       rewrite what agents begin with in view of packs that they played, without training (--out)
-  context      log, show, diff, revert: the context of a deployed agent
+  context      log, show, revert: the context of a deployed agent
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from cod_lightning.callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines import TransformersEngine
@@ -48,9 +47,6 @@ def test_parts_that_do_not_go_together_are_refused_in_a_line(tmp_path):
         "model is WarmStartModule": lambda: quiet_trainer(tmp_path).fit(WarmStartModule(POLICY), data),
         "data is DemonstrationDataModule": lambda: quiet_trainer(tmp_path).fit(
             GRPOModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
-        ),
-        "trainer.callbacks is WeightSync beside WarmStartModule": lambda: quiet_trainer(tmp_path, WeightSync()).fit(
-            WarmStartModule(POLICY), DemonstrationDataModule(*PARTS, num_updates=1)
         ),
         "data.suites is empty": lambda: quiet_trainer(tmp_path).test(GRPOModule(POLICY), data),
     }

@@ -1,7 +1,6 @@
 """The command line: light where it can be, and plain words for every mistake."""
 
 import importlib
-import inspect
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ import yaml
 from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.files import locked
-from cod_lightning.modules import GRPOModule
 from tests.command_line import stopped
 
 pytestmark = pytest.mark.slow
@@ -94,16 +92,17 @@ def test_help_calls_a_command_by_the_name_that_was_typed(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("usage: cod-lightning warm_start ")
 
 
-def test_the_help_of_a_command_fits_a_screen_and_points_to_groups(capsys):
+def test_the_help_of_a_command_has_its_own_keys_with_their_types_and_points_to_groups(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["fit", "--help"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) < 30
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert len(lines) < 70
     assert max(map(len, lines)) < 120
     assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data"]
-    assert any(line.startswith("  --warm_start ") and line.endswith("(keys: --warm_start.help)") for line in lines)
-    counted = next(int(line.split()[1]) for line in lines if "--model.*" in line)
-    assert counted == len(inspect.signature(GRPOModule).parameters)
+    assert "(keys: --warm_start.help)" in " ".join(shown.split())
+    assert "--keep_best KEEP_BEST" in shown
+    assert "--model.lr" not in shown
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ def test_help_on_a_class_shows_its_keys(capsys, asked, shown, more):
     answer = capsys.readouterr().out
     assert all(one in answer for one in (shown, *more))
     assert "__main__" not in answer
-    assert "keys: " not in answer
+    assert "usage: " not in answer
 
 
 def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):

@@ -309,7 +309,7 @@ serve --config smoke ## data.engine is TransformersEngine
 serve --config smoke engine=VLLMServerEngine ## VLLM_API_KEY | export VLLM_API_KEY=
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## out | required
-SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False | keep_checkpoints
+SMOKE --trainer.enable_checkpointing false ## trainer | enable_checkpointing | False
 SMOKE --trainer.max_steps 0
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?

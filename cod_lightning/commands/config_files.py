@@ -44,10 +44,8 @@ class Expanded:
     """A command line with one config, which is a plain file."""
 
     argv: list[str]
-    names: tuple[str, ...]
-    """Stems of the config files, as typed."""
-    axes: dict[str, str]
-    """What the files sweep over."""
+    name: str
+    """Of the run: the stem of the first config file that was typed."""
 
 
 def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expanded:
@@ -81,32 +79,29 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             values.append((key, [one.strip() for one in listed.split(",")] if isinstance(listed, str) else listed))
         else:
             others.append(f"--{key}={value}")
-    content, axes = _merged(paths, choices, values, own)
+    content = _merged(paths, choices, values, own)
     if content.get("ckpt_path") is None:
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
     import_named(f"{' '.join(argv)} {content}")
-    names = tuple(path.stem for path in paths)
+    names = [path.stem for path in paths] or ["run"]
     if content:
-        path = temporary_config(f"{names[-1] if names else 'run'}.yaml", below_init_args(content))
+        path = temporary_config(f"{names[-1]}.yaml", below_init_args(content))
         others = ["--config", str(path), *others]
-    return Expanded(others, names, axes)
+    return Expanded(others, names[0])
 
 
 def _merged(
     paths: Sequence[Path], choices: Sequence[str], values: Sequence[tuple[str, Any]], own: Mapping[str, Any] | None
-) -> tuple[Any, dict[str, str]]:
+) -> Any:
     """The files over `own` in their order, each composed with the choices where it has a `defaults:` list, and over all of them the
-    values of dotted keys; what the files sweep over."""
+    values of dotted keys."""
     content: Any = dict(own or {})
-    axes: dict[str, str] = {}
     files = [(path, read_keys(path, "--config", path)) for path in paths]
     if choices and not any("defaults" in keys for _, keys in files):
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
     for path, keys in files:
-        if "defaults" in keys:
-            keys, more = composed(path, choices)
-            axes |= more
+        keys = composed(path, choices)[0] if "defaults" in keys else keys
         content = overlaid(content, below_init_args(keys))
     for key, value in sorted(values, key=lambda one: one[0].count(".")):  # classes before their arguments
         for part in reversed(key.split(".")):
@@ -115,7 +110,7 @@ def _merged(
     data = content.get("data")
     if isinstance(data, dict) and isinstance(data.get("suites"), list):
         content["data"] = {**data, "suites": inline(data["suites"])}
-    return content, axes
+    return content
 
 
 def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:

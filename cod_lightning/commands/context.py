@@ -1,10 +1,9 @@
-"""`context log|show|diff|revert`: inspect the context of a deployed agent, and make an earlier version current."""
+"""`context log|show|revert`: inspect the context of a deployed agent, and make an earlier version current."""
 
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -12,24 +11,18 @@ from rich.table import Column, Table
 from cod_lightning.commands.parser import Options, parser_of, program
 from cod_lightning.deployment.store import ContextStore
 from cod_lightning.files import locked
-from cod_lightning.reports.entries import ChangeKind, entry_changes
 from cod_lightning.terminal import Screen
 
 _STATE: Options = {"state": (str, ..., "State folder of `deploy`.")}
-_DIFF: Options = {
-    "old": (int | None, None, "Older version; null: the one before `new`."),
-    "new": (int | None, None, "Newer version; null: the newest."),
-}
 _ACTIONS: dict[str, tuple[str, Options]] = {
     "log": ("every version with its task, time and reward", {}),
     "show": ("the text of a version", {"version": (int | None, None, "Which; null: the newest.")}),
-    "diff": ("the entries added, removed and replaced between two versions", _DIFF),
     "revert": ("make an earlier version current again", {"version": (int, ..., "Which.")}),
 }
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one of the four actions and return the exit status."""
+    """Run one of the three actions and return the exit status."""
     parser = parser_of("context", "Inspect the context of a deployed agent.")
     actions = parser.add_subcommands()
     for name, (does, options) in _ACTIONS.items():
@@ -44,8 +37,6 @@ def run(argv: Sequence[str]) -> int:
         elif options.subcommand == "show":
             version = store.current() if chosen.version is None else store.version(chosen.version)
             console.print(version.text or "(empty)", soft_wrap=True)
-        elif options.subcommand == "diff":
-            _diff(store, chosen, console)
         else:
             with locked(Path(chosen.state), "--state", "deploy"):
                 made = store.revert(chosen.version)
@@ -69,18 +60,3 @@ def _log(store: ContextStore, console: Console) -> None:
         first = (version.text.strip().splitlines() or ["(empty)"])[0][:60]
         table.add_row(str(version.version), written, position, reward, version.reason, first)
     console.print(table)
-
-
-def _diff(store: ContextStore, options: Any, console: Console) -> None:
-    new = store.current() if options.new is None else store.version(options.new)
-    old = store.version(max(0, new.version - 1) if options.old is None else options.old)
-    console.print(f"from version {old.version} to version {new.version}:")
-    changes = entry_changes(old.text, new.text)
-    for change in changes:
-        kept = change.kind is ChangeKind.KEPT
-        lines = [(" ", change.before, None)] if kept else [("-", change.before, "red"), ("+", change.after, "green")]
-        for mark, text, colour in lines:
-            if text:
-                console.print(f"{mark} {text}", style=colour, soft_wrap=True)
-    if all(change.kind is ChangeKind.KEPT for change in changes):
-        console.print(f"versions {old.version} and {new.version} have the same entries")

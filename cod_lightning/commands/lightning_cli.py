@@ -4,10 +4,8 @@ import gc
 import logging
 import os
 import sys
-import textwrap
 import warnings
 from argparse import SUPPRESS
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain, count, pairwise
@@ -72,33 +70,27 @@ class OneLineParser(OneLine, LightningArgumentParser):
     """What `--help` is about: a group of keys or a key; empty for the command."""
 
     def format_help(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The command's own keys and groups of keys, or every key of what is asked `about`."""
+        """The command's own keys and its groups of keys, or every key of what is asked `about`, or of a class."""
         listed = ((a.option_strings[-1], a) for a in self._actions if a.option_strings and a.help != SUPPRESS)
         keys = {name.removeprefix("--").removesuffix("+"): one for name, one in listed if " " not in name}
-        sizes = Counter(name.partition(".")[0] for name in keys if "." in name and not name.endswith(".help"))
-        if self.about:
-            chosen = [one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")]
-            of_a_class = getattr(self, "_inner_parser", False)
-            if not chosen and not of_a_class:
-                expected = "a group of keys or a key of this command"
-                meant = did_you_mean(CLASS_KEYS.get(self.about, self.about), [*keys, *sizes])
-                raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
-            formatter = self._get_formatter()
-            formatter.add_arguments(chosen)
-            more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
-            head = f"{self.description}\n\n" if of_a_class else ""
-            return f"{head}{formatter.format_help()}\n{more}\n"
-        own: list[str] = []
-        for name, one in keys.items():
-            if "." not in name and name not in sizes:
-                text = in_a_line(one.help or "").partition(". ")[0].partition(" (type:")[0].rstrip(".")
-                text = textwrap.shorten(text, 88, placeholder=" ...")
-                own.append(f"  {', '.join(one.option_strings):<26} {text}")
-        of = (f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in sizes.items())
-        usage = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]"
-        choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
-        example = "       as in method=grpo, credit=TaskCredit, env=my.World"
-        return "\n".join([usage, "", "keys:", *own, *of, "", f"GROUP: {choices},", example, ""])
+        of = list(dict.fromkeys(name.partition(".")[0] for name in keys if "." in name and not name.endswith(".help")))
+        chosen = {name: one for name, one in keys.items() if f"{name}.".startswith(f"{self.about}.")}
+        head = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
+        if getattr(self, "_inner_parser", False):
+            chosen, head = keys, self.description
+        elif not self.about:
+            chosen = {name: one for name, one in keys.items() if "." not in name and name not in of}
+            choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
+            head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\n"
+            head += f"GROUP: {choices},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
+            head += "".join(f"\n--{group}.*: {self.prog} --help {group}" for group in of)
+        elif not chosen:
+            meant = did_you_mean(CLASS_KEYS.get(self.about, self.about), [*keys, *of])
+            expected = "a group of keys or a key of this command"
+            raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
+        formatter = self._get_formatter()
+        formatter.add_arguments(chosen.values())
+        return f"{head}\n\n{formatter.format_help()}"
 
 
 class CodCLI(LightningCLI):
@@ -248,7 +240,7 @@ class CodCLI(LightningCLI):
         """Lightning's Trainer; what it refuses is answered in one line."""
         try:
             return super().instantiate_trainer(**kwargs)
-        except (MisconfigurationException, TypeError, ValueError) as error:
+        except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
             usual = self.parser.get_defaults().trainer
@@ -264,13 +256,9 @@ class CodCLI(LightningCLI):
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], command: str, **how: Any) -> Any:
     """Instantiate a CLI with this project's defaults; `how` are its other arguments."""
     quieten()
-    OneLineParser.about, helps = "", False
-    for arg, behind in pairwise([*argv, ""]):
-        key = arg.partition("=")[0]
-        if arg in ("-h", "--help"):  # as in `fit --help model`
-            OneLineParser.about, helps = behind.removeprefix("--"), True
-        elif key.startswith("--") and key.endswith(".help"):  # as in `fit --model.credit.help TaskCredit`
-            OneLineParser.about, helps = key.removeprefix("--").removesuffix(".help"), True
+    asked = [behind.removeprefix("--") for arg, behind in pairwise([*argv, ""]) if arg in ("-h", "--help")]
+    OneLineParser.about = asked[0] if asked else ""  # as in `fit --help model`
+    helps = "-h" in argv or any("help" in arg for arg in argv)
     set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again

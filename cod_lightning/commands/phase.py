@@ -30,8 +30,6 @@ from cod_lightning.trusted import leaves
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
-_MOST_DIGESTED = 2**26
-"""Bytes of a file whose content decides, and not its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +112,6 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
     """
     config = config_of(run, words)
     cli = started(config)
-    made: list[Path] = []
 
     def make(folder: Path) -> None:
         cli.datamodule.check_with(cli.model.policy)
@@ -126,11 +123,9 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
         save_policy(started(config, action="fit", options=goes_on), folder)
         shutil.rmtree(run_folder / "checkpoints", ignore_errors=True)
         print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
-        made.append(folder)
 
     folder = made_once("warm_start", _key(cli.parser.dump(cli.config)), make, "warm start")
-    if not made:
-        rank_zero_only(print)(f"warm start: cached in {folder}", file=sys.stderr)
+    rank_zero_only(print)(f"warm start: kept in {folder}", file=sys.stderr)
     return folder, cli.datamodule.env
 
 
@@ -167,7 +162,7 @@ def _key(config: str) -> str:
 
 
 def _marks(content: Any) -> Iterator[str]:
-    """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
+    """Of each file that a value of the config names, alone or in a folder or package: size and time."""
     for key, value in leaves(content):
         if not (isinstance(value, str) and value and key.endswith(_NAMING)):
             continue
@@ -176,6 +171,4 @@ def _marks(content: Any) -> Iterator[str]:
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
         for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
             facts = file.stat()
-            large = facts.st_size > _MOST_DIGESTED
-            mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()
-            yield f"{file} {mark}"
+            yield f"{file} {facts.st_size} {facts.st_mtime_ns}"

@@ -35,8 +35,8 @@ _OPTIONS: Options = {
 }
 
 
-def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: int | None) -> str:
-    """What a training takes in hours, weight syncs aside, or what is missing to say so; `trainer`: its config, `budget`: of tokens.
+def time_of(data: RolloutDataModule, trainer: Any, pace: Pace, budget: int | None) -> str:
+    """What a training takes in hours, weight syncs aside; `trainer`: its config, `budget`: of tokens.
 
     One after the other: sample, train. With rollouts ahead sampling and training overlap, and the longer one counts.
     """
@@ -45,17 +45,12 @@ def time_of(data: RolloutDataModule, trainer: Any, pace: Pace | None, budget: in
     epochs = math.inf if trainer.max_epochs in (None, -1) else trainer.max_epochs
     steps = math.inf if trainer.max_steps in (None, -1) else trainer.max_steps / updates
     tasks = data.packs_per_rollout * data.group_size * data.pack_size
-    sampled = 0.0 if pace is None else tasks * pace.sampled_tokens_per_task
+    sampled = tasks * pace.sampled_tokens_per_task
     if math.isinf(least := min(epochs * per_epoch, steps, budget / sampled if budget and sampled else math.inf)):
-        if budget:
-            what = f"rollouts of {tasks:,} tasks until {budget:,} tokens are sampled"
-            return f"Time: {what}; for hours give --pace.KEY (see --pace.help)."
         raise ConfigError("trainer.max_epochs", trainer.max_epochs, "a number, for a run that ends", "Set it.")
     num_rollouts = math.ceil(least)
     every = math.inf if trainer.limit_val_batches == 0 else trainer.check_val_every_n_epoch or 1
     num_validations = int(math.ceil(least / per_epoch) // every)
-    if pace is None:
-        return f"Time: {num_rollouts:,} rollouts of {tasks:,} tasks; for hours give --pace.KEY (see --pace.help)."
     task_s = pace.sampled_tokens_per_task / pace.sampled_tokens_per_s
     rollout_s = tasks * task_s
     training_s = data.passes_per_rollout * tasks * pace.trained_tokens_per_task / pace.trained_tokens_per_s
@@ -83,9 +78,10 @@ def run(argv: Sequence[str]) -> int:
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
+    show(plan, cli.model, cli.asked_trainer, screen)
     if cli.config.warm_start is not None:  # which plays the suites, too
         cli.datamodule.test_weights = ("trained", "warm_start")
-    time = time_of(cli.datamodule, cli.asked_trainer, cli.config_init.pace, cli.config.sampled_token_budget)
-    show(plan, cli.model, cli.asked_trainer, screen)
-    screen.print(time, soft_wrap=True)
+    if (pace := cli.config_init.pace) is not None:
+        budget = cli.config.sampled_token_budget
+        screen.print(time_of(cli.datamodule, cli.asked_trainer, pace, budget), soft_wrap=True)
     return 0 if plan.fits else 1

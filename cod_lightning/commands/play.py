@@ -134,10 +134,6 @@ class Audience(RolloutMonitor):
         self.error = self.error or episode.error
         if episode.kind is EpisodeKind.SOLVE and episode.reward is not None:
             self.solved.append(episode)
-        self.show(episode)
-
-    def show(self, episode: Episode) -> None:
-        """Print an episode that has ended."""
         lines = [text for turn in episode.turns for text in (turn.observation, f"policy> {turn.response}")]
         title, colour = "writes a text for the task that comes", "dim"
         above, context = "context", episode.context_before
@@ -204,16 +200,6 @@ class Person(Audience, TextPolicy):
         while line := self.read("notes> "):
             lines.append(line)
         return "\n".join(lines)
-
-    def show(self, episode: Episode) -> None:
-        """What came of it: of a task the feedback, of an update the context."""
-        if episode.reward is None:
-            return
-        if episode.kind is not EpisodeKind.SOLVE:
-            self.console.print(panel("context for the next task", episode.context_after or "(none)"))
-            return
-        colour = "green" if episode.success else "red"
-        self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
 
 
 def _in_form(typed: str, rules: str) -> str:

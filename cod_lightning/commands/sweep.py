@@ -16,9 +16,9 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from cod_lightning.commands.config_files import expand, full_key, keys_of
+from cod_lightning.commands.config_files import find_config, full_key, keys_of
 from cod_lightning.commands.parser import Options, parser_of
-from cod_lightning.commands.shipped import CLASS_KEYS
+from cod_lightning.commands.shipped import CLASS_KEYS, composed
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import check_folder, locked, write_whole
@@ -68,14 +68,16 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
     own = (pair for pair in typed if pair[0].startswith("-") or pair[1] is None)
     options: Any = parser.parse_args([part for pair in own for part in pair if part is not None])
-    if options.table:
-        return _table(options.table, options, argv)
-    if options.config is None:
+    if options.config is None and not options.table:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
-    root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
-    if options.results is not None:
-        _stem(options, root)  # before the jobs, which may take a night
+    root = (options.out or Path("runs") / "sweeps" / Path(options.config or "").stem).resolve()
+    stem: Path = options.results or (options.table or [root])[0] / "sweep_results"
+    if not stem.name:
+        raise ConfigError("--results", stem, "what the names of two files begin with", "Try --results mine.")
+    check_folder(stem.absolute().parent, "--results")  # before the jobs, which may take a night
+    if options.table:
+        return _table(options.table, stem, options.reference, argv)
     jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
     if options.print_jobs:
         for job in jobs:
@@ -85,14 +87,14 @@ def run(argv: Sequence[str]) -> int:
     with locked(root, "--out", "sweep"):
         failed = _run(jobs, root, options.launcher, [one for one in assigned if one.startswith(_LAUNCHER)])
     if any(job.finished for job in jobs):
-        _table([root], options, argv)
+        _table([root], stem, options.reference, argv)
     return failed
 
 
 def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
     """The job of every combination of the axes and of those of the file, each once; every cell is built, so that a typo costs
     seconds and not a night."""
-    lines = _combinations(axes, expand(["--config", config]).axes)
+    lines = _combinations(axes, composed(find_config(config), [])[1])
     build = functools.cache(functools.partial(_built, config))
     jobs: dict[str, Job] = {}
     for line in lines:
@@ -189,16 +191,7 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
     return int(bool(wrong))
 
 
-def _stem(options: Any, root: Path) -> Path:
-    """What the names of the files with the comparison begin with. Raises `ConfigError` where they cannot be written."""
-    stem: Path = options.results or root / "sweep_results"
-    if not stem.name:
-        raise ConfigError("--results", stem, "what the names of two files begin with", "Try --results mine.")
-    check_folder(stem.absolute().parent, "--results")
-    return stem
-
-
-def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
+def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Table
 
@@ -206,8 +199,7 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     from cod_lightning.reports.sweeps.page import page, summary
     from cod_lightning.terminal import Screen
 
-    stem = _stem(options, roots[0])
-    sweeps = compare([root.resolve() for root in roots], options.reference)
+    sweeps = compare([root.resolve() for root in roots], reference)
     write_results(stem.with_name(f"{stem.name}.json"), sweeps)
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
     write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))

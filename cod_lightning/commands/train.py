@@ -304,8 +304,8 @@ def made(expanded: Expanded, command: str, options: Options | None = None, cli: 
         remedy = "Name one, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint."
         raise ConfigError("--config", "missing", "a config", remedy)
     action = command if command in LIGHTNING else None
-    name = expanded.names[0] if expanded.names else "run"
-    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, options=options, action=action, name=name)
+    how = {"options": options, "action": action, "name": expanded.name}
+    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, **how)
 
 
 def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCLI] = TrainCLI) -> Any:

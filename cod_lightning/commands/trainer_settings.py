@@ -25,11 +25,6 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "overfit_batches": ((0,), "trainer.limit_train_batches shortens an epoch; data.source says what is played again."),
     "fast_dev_run": ((False,), "Try --config smoke, or trainer.max_steps=1."),
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
-    "enable_checkpointing": (
-        (True, None),
-        "checkpoint_every and keep_checkpoints say how often, and how many are kept.",
-    ),
-    "barebones": ((False,), "Leave it out."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
 _LENGTHS = {"fit": ("max_epochs", "max_steps", "limit_train_batches"), "validate": ("limit_val_batches",)}
@@ -74,17 +69,10 @@ def settle_strategy(trainer: Any) -> None:
 
 
 def check_started(trainer: Any) -> None:
-    """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down, or
-    that count Slurm's tasks otherwise than by node, as Lightning does."""
-    environment = os.environ
-    tasks = environment.get("SLURM_NTASKS", "1")
-    by_node = "SLURM_NTASKS_PER_NODE" in environment or environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    if tasks != "1" and not by_node:
-        expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which ranks are counted"
-        raise ConfigError("SLURM_NTASKS", tasks, expected, "Submit with --ntasks-per-node in place of --ntasks.")
+    """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down."""
     ranks = num_processes(trainer)
     for name, most in (("LOCAL_RANK", ranks // max(1, trainer.num_nodes)), ("RANK", ranks), ("SLURM_PROCID", ranks)):
-        if (rank := environment.get(name, "0")).isdecimal() and int(rank) >= most:
+        if (rank := os.environ.get(name, "0")).isdecimal() and int(rank) >= most:
             sizes = f"trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
             expected = f"below {most}, since {sizes}"
             remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."

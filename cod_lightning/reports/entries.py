@@ -1,6 +1,6 @@
 """Contexts entry by entry: the difference of two, and what became of each entry in a lifecycle.
 
-The difference (`context diff` prints it, the report draws it) knows texts alone: an entry is a line. A history follows what the
+The difference (the report draws it) knows texts alone: an entry is a line. A history follows what the
 mechanism knows an entry by.
 """
 

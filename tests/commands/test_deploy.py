@@ -35,7 +35,7 @@ def test_an_agent_begins_goes_on_and_is_looked_into(state, capsys):
     assert store.num_solved() == 6
     assert [v.position for v in store.versions()][:2] == [None, 0]
     store.close()
-    for action in ("log", "show", "diff"):
+    for action in ("log", "show"):
         assert main(["context", action, "--state", str(state)]) == 0
     assert "start" in capsys.readouterr().out
     assert main(["context", "revert", "--state", str(state), "--version", "0"]) == 0

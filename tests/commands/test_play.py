@@ -56,7 +56,7 @@ def test_a_person_solves_and_rewrites_hints_and_sees_the_rewards():
 
 def test_hints_are_shown_in_the_next_task_through_the_mechanism_and_an_empty_rewrite_keeps_them():
     _, shown = _played(Levers(), ["Lever 1", "Lever 2", "note", "", "Lever 1", "Lever 2"])
-    assert "context for the next task" in shown
+    assert "context from now on" in shown
     episodes, _ = _played(Levers(), [*["Lever 9", "old", ""], *["Lever 9", ""], "Lever 9"], num_tasks=3)
     assert [e.context_before for e in episodes] == ["", "old", "old"]
 

@@ -72,7 +72,7 @@ def started(monkeypatch):
     """Sets what starts processes says of this one, and nothing else."""
 
     def set_all(**said):
-        for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_NAME"):
+        for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
             monkeypatch.delenv(name, raising=False)
         for name, value in said.items():
             monkeypatch.setenv(name, value)
@@ -86,7 +86,6 @@ def started(monkeypatch):
         ({"LOCAL_RANK": "1"}, 1, r"LOCAL_RANK is 1; expected below 1, since trainer\.devices=1.*unset LOCAL_RANK"),
         ({"RANK": "2", "LOCAL_RANK": "0"}, 2, r"^RANK is 2; expected below 2"),
         ({"SLURM_PROCID": "1"}, "auto", r"SLURM_PROCID is 1; expected below 1"),
-        ({"SLURM_NTASKS": "4"}, 4, r"SLURM_NTASKS is 4; expected 1, or SLURM_NTASKS_PER_NODE.*--ntasks-per-node"),
     ],
 )
 def test_a_process_that_its_environment_gives_a_rank_the_run_lacks_is_refused(started, said, devices, answer):
@@ -100,8 +99,6 @@ def test_a_process_that_its_environment_gives_a_rank_the_run_lacks_is_refused(st
     [
         {},
         {"RANK": "1", "LOCAL_RANK": "1", "SLURM_PROCID": "1"},
-        {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2"},
-        {"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "interactive"},
     ],
 )
 def test_a_rank_of_the_run_may_start(started, said):

@@ -87,7 +87,7 @@ def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypat
 
     notebook = made("context=notebook_compact")
     assert made("context=notebook_compact") == notebook != made()
-    assert "warm start: cached in" in capsys.readouterr().err
+    assert "warm start: kept in" in capsys.readouterr().err
     assert made("--data.group_size", "4") == made()
     assert (notebook / "model.safetensors").is_file()
 

@@ -182,7 +182,7 @@ def hostile_texts(num: int) -> dict[str, int]:
             store.add("t", Episode(**update), 0.0, "{}")
             store.close()
             state = ["--state", str(Path(root) / str(number))]
-            for argv in (["context", "log", *state], ["context", "show", *state], ["context", "diff", *state], [text]):
+            for argv in (["context", "log", *state], ["context", "show", *state], [text]):
                 shown = io.StringIO()
                 with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
                     try:
