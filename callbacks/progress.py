@@ -4,6 +4,7 @@ import math
 import re
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import lightning as L
@@ -91,13 +92,13 @@ class Display(Bars):
 
 
 def so_far(task: Task) -> str:
-    """`120/480 updates  2:00, 6:00 left`, by the mean pace since it began; a resumed run begins above 0."""
+    """`120/480 updates  0:02:00, 0:06:00 left`, by the mean pace since it began; a resumed run begins above 0."""
     done = f"{int(task.completed):,}" + ("" if task.total is None else f"/{int(task.total):,}")
     passed = task.completed - task.fields["first"]
     spent = task.elapsed or 0.0 if task.finished_time is None else task.finished_time
     to_do = 0.0 if task.total is None else max(0.0, task.total - task.completed)  # a program may solve more
-    left = "" if task.total is None or passed <= 0 else f", {clock(spent / passed * to_do)} left"
-    return f"{done} {task.fields['unit']}  {clock(spent)}{left}"
+    left = "" if task.total is None or passed <= 0 else f", {timedelta(seconds=int(spent / passed * to_do))} left"
+    return f"{done} {task.fields['unit']}  {timedelta(seconds=int(spent))}{left}"
 
 
 def train_summary(metrics: Mapping[str, Any]) -> str:
@@ -126,17 +127,6 @@ def validation_summary(metrics: Mapping[str, Any]) -> str:
 def success_text(success: list[float | None]) -> str:
     """`pos0 .52  pos1 .81`; a dash where nothing has ended yet."""
     return "  ".join(f"pos{position} {_short(value)}" for position, value in enumerate(success))
-
-
-def clock(seconds: float) -> str:
-    """`0:07`, `12:34`, `1:02:03`.
-
-    >>> clock(7.2), clock(754), clock(3723)
-    ('0:07', '12:34', '1:02:03')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _short(value: float | None) -> str:

@@ -3,7 +3,6 @@
 With `--ckpt_path` a trained policy lives through the pack, and every episode is shown with the context beside it.
 """
 
-import json
 import random
 import re
 import sys
@@ -11,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.panel import Panel
-from rich.pretty import Pretty
 from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
@@ -103,22 +101,9 @@ def _typed(console: Console, prompt: str) -> str:
     return typed
 
 
-def panel(title: str, inside: RenderableType, colour: str = "dim") -> Panel:
-    """Foreign text, or what was made of it, in a box."""
-    inside = Text(inside.expandtabs(1)) if isinstance(inside, str) else inside
-    return Panel(inside, title=title, title_align="left", border_style=colour)
-
-
-def readable(text: str) -> Group:
-    """The text, its lines that are JSON laid out."""
-    parts: list[RenderableType] = []
-    for line in text.splitlines():
-        try:
-            found = json.loads(line) if line[:1] in ("{", "[") else None
-        except (ValueError, RecursionError):
-            found = None
-        parts.append(Pretty(found, overflow="fold") if found else Text(line.expandtabs(1)))
-    return Group(*parts)
+def panel(title: str, inside: str, colour: str = "dim") -> Panel:
+    """Foreign text in a box."""
+    return Panel(Text(inside.expandtabs(1)), title=title, title_align="left", border_style=colour)
 
 
 class Audience(RolloutMonitor):
@@ -145,7 +130,7 @@ class Audience(RolloutMonitor):
             title, above, context = "rewrites its context", "context from now on", episode.context_after
         lines += [f"error: {episode.error}"] if episode.error else []
         grid = Table.grid(Column(ratio=3), Column(ratio=2), expand=True)
-        grid.add_row(panel(title, readable("\n".join(lines)), colour), panel(above, context or "(empty)"))
+        grid.add_row(panel(title, "\n".join(lines), colour), panel(above, context or "(empty)"))
         self.console.print(grid)
 
     def finish(self) -> int:
@@ -176,7 +161,7 @@ class Person(Audience, TextPolicy):
             self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
             if not self.solved:
                 self._begin(rules)
-        self.console.print(panel("you see", readable(messages[-1].content)))
+        self.console.print(panel("you see", messages[-1].content))
         line = ""
         while not line.strip():
             line = self.read("your answer> ")

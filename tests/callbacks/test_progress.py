@@ -27,7 +27,7 @@ def progress(*, terminal: bool, width: int = 80) -> tuple[Progress, io.StringIO]
 def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path) -> None:
     callback, file = progress(terminal=False)
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
-    lines = [re.sub(r"\d+:\d\d, \d+:\d\d left", "TIME", line) for line in file.getvalue().splitlines()]
+    lines = [re.sub(r"\d+:\d\d:\d\d, \d+:\d\d:\d\d left", "TIME", line) for line in file.getvalue().splitlines()]
     rate = re.search(r"success (\.\d\d)", lines[0])
     assert rate
     assert lines == [
@@ -47,7 +47,7 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     torch.manual_seed(0)
     fitted = quiet_trainer(tmp_path, WeightSync(), callback, enable_progress_bar=True)
     fitted.fit(GRPOModule(small_policy(), lr=1e-2), small_data())
-    lines = [re.sub(r"\d+:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
+    lines = [re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in file.getvalue().splitlines()]
     rollout = r"0/4 updates  TIME  rollout train: \d+/32 tasks  TIME(, TIME left)?"
     assert any(re.fullmatch(rollout, line) for line in lines)
     trained = [line for line in lines if "update: " in line]
@@ -111,7 +111,7 @@ def test_a_run_without_an_end_has_no_total(tmp_path: Path) -> None:
     assert "4/4 updates" in file.getvalue()
     display = Display(Console(file=io.StringIO()))
     display.begin("fit", "updates", None, done=7)
-    assert display.so_far("fit") == "7 updates  0:00"
+    assert display.so_far("fit") == "7 updates  0:00:00"
 
 
 def test_time_left_is_reckoned_from_where_this_process_began() -> None:
@@ -119,11 +119,11 @@ def test_time_left_is_reckoned_from_where_this_process_began() -> None:
     display.begin("fit", "updates", 100, done=50)
     display.tasks[0].start_time -= 20
     display.update(display.tasks[0].id, completed=60)
-    assert display.so_far("fit") == "60/100 updates  0:20, 1:20 left"
+    assert display.so_far("fit") == "60/100 updates  0:00:20, 0:01:20 left"
     display.begin("rollout", "tasks", 32)  # each of which the program solves twice
     display.tasks[1].start_time -= 20
     display.advance(display.bars["rollout"], 48)
-    assert display.so_far("rollout") == "48/32 tasks  0:20, 0:00 left"
+    assert display.so_far("rollout") == "48/32 tasks  0:00:20, 0:00:00 left"
 
 
 def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Audience, Person, _in_form, play, readable
+from cod_lightning.commands.play import Audience, Person, _in_form, panel, play
 from cod_lightning.contexts import ContextMechanism, HintContext
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.levers import Levers
@@ -164,12 +164,11 @@ def test_a_person_sees_the_tools_of_an_environment_and_types_a_call_as_json(monk
     assert "completed" in shown
 
 
-def test_lines_of_json_are_laid_out_and_nothing_in_them_acts_on_the_terminal():
+def test_nothing_in_a_text_acts_on_the_terminal():
     hostile = json.dumps([{"id": 1, "text": "\x1b[2J[red]\r\nx"}, {"id": 2, "text": "\u202e" + "y" * 500}])
     screen = Screen(file=io.StringIO(), width=60)
-    screen.print(readable(f'{hostile}\n{{"a": "\\u001b]8;;x\\u0007"}}\n{"[" * 100_000}\nLever 1=red'))
+    screen.print(panel("you see", f'{hostile}\n\x1b]8;;x\x07\u202e[bold]'))
     shown = screen.file.getvalue()
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "[red]" in shown
-    assert shown.endswith("Lever 1=red\n")
-    assert len(shown.splitlines()) > 4 + 100_000 // 60
+    assert "[bold]" in shown
