@@ -1,6 +1,5 @@
 """Checkpoints of a run, each on disk as a whole before it gets its name, and the run's config in and beside them."""
 
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from torch.distributed.checkpoint.api import CheckpointException
 from cod_lightning.cache import digests
 from cod_lightning.callbacks.runner import follow
 from cod_lightning.checkpoints.checkpoint import DurableIO, seal, see_readable
-from cod_lightning.checkpoints.folder import BEST, CheckpointFolder, num_updates_of, remove
-from cod_lightning.errors import ConfigError, SaveFailed, did_you_mean, in_a_line
+from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of, remove
+from cod_lightning.errors import SaveFailed, in_a_line
 from cod_lightning.files import sync, write_whole
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
@@ -44,18 +43,11 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         root: Folder of the run.
         every: Optimizer updates between two checkpoints; null: one after every validation.
         keep: Newest checkpoints that are kept; null keeps all.
-        best: Metric by which further ones are kept, those where it is largest, or, with a minus before its name, smallest; the best
-            has the link `best.ckpt`. Null keeps none.
-        keep_best: How many those are.
     """
 
-    def __init__(
-        self, root: Path, every: int | None = None, keep: int | None = 2, best: str | None = None, keep_best: int = 1
-    ) -> None:
+    def __init__(self, root: Path, every: int | None = None, keep: int | None = 2) -> None:
         self.folder = CheckpointFolder(root / "checkpoints")
-        self.every, self.keep, self.best, self.keep_best = every, keep, best, keep_best
-        self._values: dict[int, float] = {}
-        """Of the metric, by the updates of the checkpoint that was written with it; larger is better."""
+        self.every, self.keep = every, keep
         self._validated_at: int | None = None
         self._saved_at: int | None = None
         """Updates of the newest checkpoint of this run, also if it was resumed from it."""
@@ -94,31 +86,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._measure(trainer)
         self.save(trainer)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What the metric was; nothing without one."""
-        return {"values": dict(self._values)} if self.best else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._values = dict(state_dict["values"])
-
-    def _measure(self, trainer: L.Trainer) -> None:
-        """Note the metric of these weights. A validation's is not theirs where updates came after it."""
-        if self.best is None:
-            return
-        name, known = self.best.removeprefix("-"), trainer.callback_metrics
-        if name not in known:
-            unvalidated = name.startswith("val/") and self._validated_at is None and trainer.enable_validation
-            if self._values or unvalidated:
-                return
-            listed = sorted(known)
-            remedy = f"{did_you_mean(name, listed)}There are {', '.join(listed)}."
-            raise ConfigError("best_metric", self.best, "a metric that this run logs at the end of an epoch", remedy)
-        if not name.startswith("val/") or self._validated_at == trainer.global_step:
-            value = float(known[name])
-            self._values[trainer.global_step] = -value if self.best.startswith("-") else value
 
     def save(self, trainer: L.Trainer) -> None:
         """Save the state of now, unless it has been. Raises `SaveFailed` on every rank if one of them could not write."""
@@ -138,11 +106,9 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             self._saved_at, self._validated_at = None, trainer.global_step
 
     def update_finished(self) -> None:
-        trainer = self._trainer
-        if validated := self._validated_at == trainer.global_step:
-            self._measure(trainer)
-        if validated if self.every is None else trainer.global_step % self.every == 0:
-            self.save(trainer)
+        updates = self._trainer.global_step
+        if self._validated_at == updates if self.every is None else updates % self.every == 0:
+            self.save(self._trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
         """The collective part; a failure of one rank becomes one of all, so that none waits for another."""
@@ -181,17 +147,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         path = self.folder.finish(num_updates)
         remove(self._others - {path})
         self._others = set()
-        if best := self._best():
-            self.folder.link(BEST, best[0])
         if self.keep is not None:
-            remove(set(self.folder.kept()[self.keep :]) - set(best))
-
-    def _best(self) -> list[Path]:
-        """The checkpoints to keep by the metric, best first; of equal ones the later."""
-        there = {num_updates_of(path): path for path in self.folder.kept()}
-        self._values = {num: value for num, value in self._values.items() if num in there}
-        ordered = sorted((value, num) for num, value in self._values.items() if not math.isnan(value))
-        return [there[num] for _, num in ordered[::-1][: self.keep_best]]
+            remove(self.folder.kept()[self.keep :])
 
     def _message(self, error: BaseException) -> str:
         """What a person can act on; torch drops the reason of a full disk on its way from another rank."""

@@ -101,7 +101,7 @@ def test_the_help_of_a_command_has_its_own_keys_with_their_types_and_points_to_g
     assert max(map(len, lines)) < 120
     assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data"]
     assert "(keys: --warm_start.help)" in " ".join(shown.split())
-    assert "--keep_best KEEP_BEST" in shown
+    assert "--keep_checkpoints KEEP_CHECKPOINTS" in shown
     assert "--model.lr" not in shown
 
 

@@ -11,8 +11,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 
 _FREE = (
-    "accept_changes", "best_metric", "checkpoint_every", "ckpt_path", "keep_best", "keep_checkpoints", "overwrite", "torch_threads",
-    "sampled_token_budget", "data.baseline",
+    "accept_changes", "checkpoint_every", "ckpt_path", "keep_checkpoints", "overwrite", "torch_threads", "sampled_token_budget",
+    "data.baseline",
     "data.deadlines.", "data.max_failed_fraction", "data.suites", "trainer.accelerator", "trainer.barebones", "trainer.benchmark",
     "trainer.callbacks", "trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices",
     "trainer.enable_", "trainer.fast_dev_run", "trainer.limit_test_batches", "trainer.log",

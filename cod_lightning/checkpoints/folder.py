@@ -13,7 +13,7 @@ from cod_lightning.checkpoints.checkpoint import UNFINISHED, Checkpoint, damage,
 from cod_lightning.errors import DataError
 from cod_lightning.files import sync
 
-LAST, BEST = "last.ckpt", "best.ckpt"
+LAST = "last.ckpt"
 NEWEST, AUTO = "last", "auto"
 """Values of `--ckpt_path`: go on from the newest; or, in `fit`, begin where there is none."""
 _NAME = re.compile(r"update-(\d+)\.ckpt")
@@ -75,18 +75,18 @@ class CheckpointFolder:
             path.rename(self.path / f"replaced-{path.name}{UNFINISHED}")
         self.unfinished(num_updates).replace(path)
         sync(self.path)
-        self.link(LAST, path)
+        self._link(path)
         self.clear()
         return path
 
-    def link(self, name: str, to: Path) -> None:
-        """Let this name mean that checkpoint, in one step."""
-        link, place = self.path / f"{name}{UNFINISHED}", self.path / name
+    def _link(self, to: Path) -> None:
+        """Let `last.ckpt` mean that checkpoint, in one step."""
+        link = self.path / f"{LAST}{UNFINISHED}"
         link.unlink(missing_ok=True)
         link.symlink_to(to.name)
-        if place.is_dir() and not place.is_symlink():  # a copy that followed the link
-            shutil.rmtree(place)
-        link.replace(place)
+        if self.last.is_dir() and not self.last.is_symlink():  # a copy that followed the link
+            shutil.rmtree(self.last)
+        link.replace(self.last)
         sync(self.path)
 
     def clear(self) -> None:

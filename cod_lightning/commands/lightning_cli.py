@@ -105,8 +105,6 @@ class CodCLI(LightningCLI):
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
         "checkpoint_every": (Count | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
         "keep_checkpoints": (Count | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
-        "best_metric": (str | None, None, "Keep checkpoints by it, too, as in val/cod_gain; -NAME: the smallest."),
-        "keep_best": (Count, 1, "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."),
         "accept_changes": (bool, False, "Go on with another config than the checkpoint's, or policy than the agent's."),
     }
     """Keys of every command beside those of `model`, `data` and `trainer`."""
@@ -213,8 +211,8 @@ class CodCLI(LightningCLI):
                 if key in kept:
                     kept[key] = value
             resolved = self.parser.dump(kept, skip_none=False)
-            sizes = (config[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
-            callbacks += [RunConfig(resolved, self.root), RunCheckpoint(self.root, *sizes)]
+            kept_as = (config.checkpoint_every, config.keep_checkpoints)
+            callbacks += [RunConfig(resolved, self.root), RunCheckpoint(self.root, *kept_as)]
         saves = callbacks[-1] if fitting and "ckpt_path" in config else None
         callbacks.append(StopSignals(saves, self.again))
         if fitting and asked.logger is not False:

@@ -84,35 +84,6 @@ def test_a_run_that_is_overwritten_takes_what_it_left_with_it(tmp_path):
     assert names(RunCheckpoint(tmp_path)) == ["last.ckpt", "update-00000001.ckpt", "update-00000002.ckpt"]
 
 
-class Scored(Line):
-    """Logs a value of its own at each update."""
-
-    def __init__(self, values) -> None:
-        super().__init__()
-        self.values = values
-
-    def training_step(self, batch, batch_idx):
-        self.log("train/score", self.values[self.current_epoch])
-        return super().training_step(batch, batch_idx)
-
-
-def scored(root, values, best="train/score", keep_best=1, ckpt_path=None):
-    kept = RunCheckpoint(root, keep=1, best=best, keep_best=keep_best)
-    keeping(kept, max_epochs=len(values)).fit(Scored(values), ckpt_path=ckpt_path)
-    return kept
-
-
-@each("best", ["train/score", "-train/score"])
-def test_the_best_checkpoints_are_kept_beside_the_newest_also_by_a_run_that_was_interrupted(best, tmp_path):
-    values = [0.3, 0.9, 0.1, 0.5, 0.9, 0.2, 0.1]
-    sign = -1 if best.startswith("-") else 1
-    ordered = sorted(range(1, 8), key=lambda n: (sign * values[n - 1], n))[::-1]
-    scored(tmp_path, values[:4], best, 2)
-    kept = scored(tmp_path, values, best, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
-    assert names(kept) == ["best.ckpt", "last.ckpt", *(f"update-{n:08}.ckpt" for n in sorted({*ordered[:2], 7}))]
-    assert os.readlink(kept.folder.path / "best.ckpt") == f"update-{ordered[0]:08}.ckpt"
-
-
 def test_a_state_is_saved_once_and_again_after_a_validation_which_changes_it(tmp_path, monkeypatch):
     kept, written = RunCheckpoint(tmp_path), []
     monkeypatch.setattr(kept, "_write", lambda trainer: written.append(trainer.global_step))

@@ -11,7 +11,7 @@ from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
-from cod_lightning.errors import ConfigError, SaveFailed
+from cod_lightning.errors import SaveFailed
 from cod_lightning.modules import GRPOModule
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
@@ -34,11 +34,11 @@ class Noting(L.Callback):
         self.validated.append(trainer.global_step)
 
 
-def fit(folder, ckpt_path=None, data=None, every=None, more=None, best=None, **limits):
+def fit(folder, ckpt_path=None, data=None, every=None, more=None, **limits):
     """Of four updates an epoch."""
     torch.manual_seed(0)
     noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
-    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None, best))
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None))
     trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
     trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
     return noted, module
@@ -75,22 +75,11 @@ def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, ep
     assert (noted.epochs, noted.validated) == (epochs, validated)
 
 
-def test_the_best_is_looked_for_from_the_first_validation_on(tmp_path):
-    noted, _ = fit(tmp_path, max_epochs=3, check_val_every_n_epoch=2, best="val/success/position_0")
-    assert noted.validated == [8]
-    assert (tmp_path / "checkpoints" / "best.ckpt").readlink().name == "update-00000008.ckpt"
-    with pytest.raises(ConfigError, match="best_metric is val/cod"):
-        fit(tmp_path / "other", max_epochs=2, check_val_every_n_epoch=2, best="val/cod")
-    with pytest.raises(ConfigError, match="best_metric is val/cod_gain"):
-        fit(tmp_path / "none", max_epochs=2, limit_val_batches=0, best="val/cod_gain")
-
-
-def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch_and_may_be_the_best(tmp_path):
-    noted, _ = fit(tmp_path, max_epochs=2, val_check_interval=3, best="val/success/position_0")
+def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch(tmp_path):
+    noted, _ = fit(tmp_path, max_epochs=2, val_check_interval=3)
     found = CheckpointFolder(tmp_path / "checkpoints")
     assert noted.validated == [3, 7]
     assert [num_updates_of(path) for path in found.kept()] == [8, 7, 4, 3]
-    assert num_updates_of((found.path / "best.ckpt").resolve()) in (3, 7)
 
 
 class HalfBroken(WordWorld):
