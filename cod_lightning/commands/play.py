@@ -165,17 +165,16 @@ class Person(Audience, TextPolicy):
         line = ""
         while not line.strip():
             line = self.read("your answer> ")
-        typed = _one_of(self.forms, _in_form(line, rules))
         wants_tags = "<answer>" in rules or self.tools or not rules.strip().count(" ")
-        return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
+        return f"<answer>{line.strip()}</answer>" if wants_tags and "<answer>" not in line else line
 
     def _begin(self, rules: str) -> None:
         """What a whole pack is played by."""
         self.console.print(panel("rules", rules))
         if self.tools:
             self.console.print(panel("tools", "\n".join(map(_described, self.tools))))
-        bare = "The answer by itself is enough, without reasoning or tags."
-        answers = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else bare
+        bare = "What stands between the answer tags is enough."
+        answers = f"{bare} Answers are {some_of(self.forms, self.forms[0])}." if self.forms else bare
         self.console.print(panel("what you type", answers))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -185,23 +184,6 @@ class Person(Audience, TextPolicy):
         while line := self.read("notes> "):
             lines.append(line)
         return "\n".join(lines)
-
-
-def _in_form(typed: str, rules: str) -> str:
-    """A bare answer in the form that the rules ask for: `2` or `pull 2` where they say `<answer>Lever X</answer>`."""
-    (form, *_) = [*re.findall(r"<answer>([^<>]*)</answer>", rules), ""]
-    fixed = {word for word in form.split() if not re.fullmatch(r"[A-Z]+", word)}
-    free, words = len(form.split()) - len(fixed), typed.split()
-    if not words or free != 1 or not fixed or "<" in typed or fixed & set(words):
-        return typed
-    return " ".join(word if word in fixed else words[-1] for word in form.split())
-
-
-def _one_of(forms: Sequence[str], typed: str) -> str:
-    """The only answer of a closed vocabulary that ends with what was typed: `2` or `pull 2` where one is `Lever_2`."""
-    last = (typed.lower().split() or [""])[-1]
-    meant = [form for form in forms if last in (form.lower(), re.split("[_=]", form.lower())[-1])]
-    return meant[0] if len(meant) == 1 else typed
 
 
 def _described(tool: Mapping[str, Any]) -> str:
