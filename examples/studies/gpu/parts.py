@@ -232,7 +232,7 @@ def graphs(sizes: Sizes) -> Rows:
 
 
 def speed(sizes: Sizes) -> Rows:
-    """Tokens per second, sampled and trained; `plan --pace` takes them. A share of the card is 6 (an adapter's: 4) operations
+    """Tokens per second, sampled and trained. A share of the card is 6 (an adapter's: 4) operations
     for each weight and token over 989 dense bf16 TFLOP/s of a Hopper; layers that are computed again do not count."""
 
     def sampling(shape: dict[str, Any], name: str, number: int, graphs: bool) -> dict[str, Any]:
