@@ -228,7 +228,6 @@ SMOKE --trainer.strategy nosuch
 SMOKE --trainer.num_nodes 0
 SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.devices -3
-SMOKE --torch_threads 100000
 SMOKE --data.suites {
 SMOKE --data.env null ## data.env
 SMOKE --data.seed 3 ## data.seed | seed_everything

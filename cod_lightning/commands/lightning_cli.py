@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 import yaml
 from jsonargparse import Namespace, set_parsing_settings
-from jsonargparse.typing import restricted_number_type
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback
@@ -59,8 +58,6 @@ _NOISE = (
 )
 """Warnings of libraries that are not about this run."""
 _DEFAULTS = {"log_every_n_steps": 1, "num_sanity_val_steps": 0, "devices": 1, "enable_model_summary": False}
-# of more threads torch runs out of memory for their stacks
-_Threads: Any = restricted_number_type("Threads", int, [(">", 0), ("<=", 1024)])
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -80,7 +77,8 @@ class OneLineParser(OneLine, LightningArgumentParser):
             chosen, head = keys, self.description
         elif not self.about:
             chosen = {name: one for name, one in keys.items() if "." not in name and name not in of}
-            choices = ", ".join([*CLASS_KEYS, *sorted(groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"})])
+            others = groups() - CLASS_KEYS.keys() - {"experiment", "recipe", "suite"}
+            choices = ", ".join([*CLASS_KEYS, *sorted(others)])
             head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\n"
             head += f"GROUP: {choices},\n       as in method=grpo, credit=TaskCredit, env=my.World\n"
             head += "".join(f"\n--{group}.*: {self.prog} --help {group}" for group in of)
@@ -101,7 +99,7 @@ class CodCLI(LightningCLI):
     checkpoints: list[str]
     """Of a `test` of several, all."""
     options: ClassVar[Options] = {
-        "torch_threads": (_Threads | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
+        "torch_threads": (Count | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
         "checkpoint_every": (Count | None, None, "Updates between checkpoints of `fit`; null: one a validation."),
         "keep_checkpoints": (Count | None, 2, "Newest checkpoints that `fit` keeps; null: all."),
