@@ -6,10 +6,11 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
-from cod_lightning.checkpoints.checkpoint import damage
+from cod_lightning.checkpoints.checkpoint import damage, read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
 from cod_lightning.errors import SaveFailed
 from cod_lightning.modules import GRPOModule
@@ -34,11 +35,11 @@ class Noting(L.Callback):
         self.validated.append(trainer.global_step)
 
 
-def fit(folder, ckpt_path=None, data=None, every=None, more=None, **limits):
+def fit(folder, ckpt_path=None, data=None, every=None, more=None, callbacks=(), **limits):
     """Of four updates an epoch."""
     torch.manual_seed(0)
     noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
-    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None))
+    own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None), *callbacks)
     trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
     trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
     return noted, module
@@ -80,6 +81,14 @@ def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch(tmp_path
     found = CheckpointFolder(tmp_path / "checkpoints")
     assert noted.validated == [3, 7]
     assert [num_updates_of(path) for path in found.kept()] == [8, 7, 4, 3]
+
+
+def test_lightning_s_own_callback_keeps_the_best_by_a_metric(tmp_path):
+    best = ModelCheckpoint(tmp_path / "best", monitor="val/success/position_0", mode="max")
+    fit(tmp_path, max_epochs=2, callbacks=(best,))
+    assert read_checkpoint(best.best_model_path).global_step in (4, 8)
+    (kept,) = (tmp_path / "best").iterdir()
+    assert damage(kept) is None
 
 
 class HalfBroken(WordWorld):
