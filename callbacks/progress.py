@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,32 +25,6 @@ from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 _LINE_EVERY_S = 30.0
 """Between two lines of a log while neither an epoch nor a rollout ends."""
-
-
-class Tally:
-    """The successes of a rollout so far.
-
-    Args:
-        label: Which rollout.
-        num_tasks: N, tasks of each of its lifecycles.
-    """
-
-    def __init__(self, label: str, num_tasks: int) -> None:
-        self.label, self.failed = label, 0
-        self.outcomes: list[list[bool]] = [[] for _ in range(num_tasks)]
-        """[N] of lifecycles that have ended: the same ones at every position, or short ones would count more."""
-
-    def count(self, lifecycle: Lifecycle) -> None:
-        """Add one lifecycle that has ended; solve episodes without an outcome count for nothing."""
-        self.failed += lifecycle.failed
-        for episode in lifecycle.solves:
-            if episode.success is not None and episode.position < len(self.outcomes):  # a program may solve more
-                self.outcomes[episode.position].append(episode.success)
-
-    @property
-    def success(self) -> list[float | None]:
-        """[N] share solved so far; None where no lifecycle has ended."""
-        return [sum(of) / len(of) if of else None for of in self.outcomes]
 
 
 class _Text(ProgressColumn):
@@ -124,9 +98,10 @@ def validation_summary(metrics: Mapping[str, Any]) -> str:
     return f"success {' '.join(map(_short, success))}{gain}" if success else ""
 
 
-def success_text(success: list[float | None]) -> str:
-    """`pos0 .52  pos1 .81`; a dash where nothing has ended yet."""
-    return "  ".join(f"pos{position} {_short(value)}" for position, value in enumerate(success))
+def success_text(outcomes: Sequence[Sequence[bool]]) -> str:
+    """`pos0 .52  pos1 .81`, the share solved at each position; a dash where no lifecycle has ended."""
+    shares = (sum(of) / len(of) if of else None for of in outcomes)
+    return "  ".join(f"pos{position} {_short(share)}" for position, share in enumerate(shares))
 
 
 def _short(value: float | None) -> str:
@@ -147,7 +122,10 @@ class Progress(ProgressBar, RolloutObserver):
         self.console: Console | None = None
         """Where it shows; made in `setup`, unless it was set before."""
         self.display: Display | None = None
-        self.tally: Tally | None = None
+        self._label, self._failed = "", 0
+        """Of the rollout that was begun last."""
+        self._outcomes: list[list[bool]] = []
+        """[N] of its lifecycles that have ended: the same ones at every position, or short ones would count more."""
         self._enabled = True
         self._said_at = 0.0
         self._name = ""
@@ -246,8 +224,8 @@ class Progress(ProgressBar, RolloutObserver):
     ) -> None:
         if self.display is not None:
             self.display.advance(self.display.bars[self._name])
-            if self.tally is not None:
-                self._plain(self.tally.label, success_text(self.tally.success))
+            if self._outcomes:
+                self._plain(self._label, success_text(self._outcomes))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._stop()
@@ -256,20 +234,23 @@ class Progress(ProgressBar, RolloutObserver):
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
         if self.display is not None:
-            self.tally = Tally(label, num_tasks)
+            self._label, self._failed, self._outcomes = label, 0, [[] for _ in range(num_tasks)]
             self.display.begin("rollout", "tasks", num_lifecycles * num_tasks)
-            self.display.lines |= {"playing": label, "success": success_text(self.tally.success)}
+            self.display.lines |= {"playing": label, "success": success_text(self._outcomes)}
 
     def episode(self, episode: Episode) -> None:
-        if self.display is not None and self.tally is not None and episode.kind is EpisodeKind.SOLVE:
+        if self.display is not None and self._outcomes and episode.kind is EpisodeKind.SOLVE:
             self.display.advance(self.display.bars["rollout"])  # lifecycles end late, and all at once
-            self._pulse(f"rollout {self.tally.label}", self.display.so_far("rollout"))
+            self._pulse(f"rollout {self._label}", self.display.so_far("rollout"))
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
-        if self.display is not None and self.tally is not None:
-            self.tally.count(lifecycle)
-            self.display.update(self.display.bars["rollout"], failed=self.tally.failed)
-            self.display.lines["success"] = success_text(self.tally.success)
+        if self.display is not None and self._outcomes:
+            self._failed += lifecycle.failed
+            for episode in lifecycle.solves:
+                if episode.success is not None and episode.position < len(self._outcomes):  # a program may solve more
+                    self._outcomes[episode.position].append(episode.success)
+            self.display.update(self.display.bars["rollout"], failed=self._failed)
+            self.display.lines["success"] = success_text(self._outcomes)
 
     # ------------------------------------------------------------------ display
 
@@ -285,7 +266,7 @@ class Progress(ProgressBar, RolloutObserver):
     def _stop(self) -> None:
         if self.display is not None:
             self.display.stop()
-        self.display = self.tally = None
+        self.display, self._outcomes = None, []
 
     def _plain(self, name: str, text: str) -> None:
         """One line of a log, where nothing is drawn."""

@@ -130,13 +130,11 @@ def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
     callback, _ = progress(terminal=False)
     callback._start("fit", "updates", 8)
     callback.begin("train", 3, 3)
-    tally = callback.tally
     ended, cut_short = lifecycle("p", (True, False, True)), lifecycle("p", (False, None, None))
     for episode in (*ended.episodes, *lifecycle("p", (True, True, True)).episodes[:1]):  # the second is still under way
         callback.episode(episode)
-    assert tally.success == [None, None, None]
+    assert callback.display.lines["success"] == "pos0  -   pos1  -   pos2  - "
     callback.lifecycle(ended)
     callback.lifecycle(cut_short)
-    assert tally.success == [0.5, 0.0, 1.0]
-    assert list(map(len, tally.outcomes)) == [2, 1, 1]
-    assert success_text([0.5, None]) == "pos0 .50  pos1  - "
+    assert callback.display.lines["success"] == "pos0 .50  pos1 .00  pos2 1.00"
+    assert success_text([[True, False], []]) == "pos0 .50  pos1  - "
