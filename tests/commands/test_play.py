@@ -126,7 +126,7 @@ def test_a_trained_policy_is_watched_with_its_context_beside(tmp_path, capsys, m
 def _shown(argv, lines, monkeypatch, capsys):
     """What `play` prints while these lines come in."""
     monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["play", *argv, "--index", "3", "--num_tasks", "1"]) == 0
     return capsys.readouterr().out
 
