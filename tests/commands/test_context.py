@@ -38,9 +38,7 @@ def test_a_context_is_shown_in_its_own_lines(state: list[str], capsys: pytest.Ca
     assert capsys.readouterr().out == f"{TEXTS[1]}\n"
 
 
-def test_an_empty_context_is_shown(
-    state: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_context_is_shown(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "show", *state, "--version", "0"]) == 0
     assert capsys.readouterr().out == "(empty)\n"
 

@@ -154,7 +154,7 @@ def test_a_person_sees_the_tools_of_an_environment_and_types_a_call_as_json(monk
 def test_nothing_in_a_text_acts_on_the_terminal():
     hostile = json.dumps([{"id": 1, "text": "\x1b[2J[red]\r\nx"}, {"id": 2, "text": "\u202e" + "y" * 500}])
     screen = Screen(file=io.StringIO(), width=60)
-    screen.print(panel("you see", f'{hostile}\n\x1b]8;;x\x07\u202e[bold]'))
+    screen.print(panel("you see", f"{hostile}\n\x1b]8;;x\x07\u202e[bold]"))
     shown = screen.file.getvalue()
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert "[red]" in shown
