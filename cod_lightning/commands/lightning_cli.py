@@ -88,7 +88,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
             raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
         formatter = self._get_formatter()
         formatter.add_arguments(chosen.values())
-        return f"{head}\n\n{formatter.format_help()}"
+        return f"{head}\n\n{formatter.format_help()}".replace(" \b", "")  # of jsonargparse's --print_config
 
 
 class CodCLI(LightningCLI):

@@ -30,6 +30,8 @@ from cod_lightning.trusted import leaves
 
 _NAMING = ("path", "weights", "tasks", "first")
 """Last parts of the keys by which environments, policies and contexts name files and folders."""
+_MOST_DIGESTED = 2**26
+"""Bytes of a file whose content decides, and not its time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +164,7 @@ def _key(config: str) -> str:
 
 
 def _marks(content: Any) -> Iterator[str]:
-    """Of each file that a value of the config names, alone or in a folder or package: size and time."""
+    """Of each file that a value of the config names, alone or in a folder or package: a digest, or of a large one size and time."""
     for key, value in leaves(content):
         if not (isinstance(value, str) and value and key.endswith(_NAMING)):
             continue
@@ -171,4 +173,6 @@ def _marks(content: Any) -> Iterator[str]:
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
         for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
             facts = file.stat()
-            yield f"{file} {facts.st_size} {facts.st_mtime_ns}"
+            large = facts.st_size > _MOST_DIGESTED
+            mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()
+            yield f"{file} {mark}"
