@@ -1,7 +1,7 @@
 """The apps, measured: references, checks, sandbox, speed, and what tiny policies learn; writes docs/results/apps.md.
 
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json [--seeds 1 2 3 4 5]
-        [--trainings REC ...] [--page_only] [--code RUNS/56 ...]
+        [--trainings REC ...] [--page_only] [--code RUN ...]
 
 Each training of `TRAININGS` is `python -m cod_lightning fit` from one warm start a seed, in a folder of its own under `--runs`; it
 ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped goes on, so that
@@ -23,6 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
+
+import yaml
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import CodeActions
@@ -126,8 +128,10 @@ def code_demonstrations() -> dict[str, float]:
     return {"turns": mean(turns), "written": mean(written), "whole": mean(whole), "new": mean(new[len(new) // 2 :])}
 
 
-def code_model(run: Path) -> dict[str, Any]:
-    """What a language model solves by code, by policy: of a run of `fit` or `test` with `examples/studies/apps_code.yaml`."""
+def code_model(run: Path) -> tuple[str, dict[str, Any]]:
+    """The demonstrated tasks and the seed of a run with `examples/studies/apps_code.yaml`; what it solves by code, by policy."""
+    config: dict[str, Any] = yaml.safe_load((run / "config.yaml").read_text())
+    shown = config["warm_start"]["num_updates"] * config["warm_start"]["packs_per_update"] * config["data"]["pack_size"]
     found: dict[str, Any] = {}
     for name, suite in json.loads((run / "evaluation.json").read_text())["suites"].items():
         for policy, area in suite["figures"]["area"].items():
@@ -149,7 +153,7 @@ def code_model(run: Path) -> dict[str, Any]:
             }
             if less := suite["figures"]["differences"].get(policy):
                 found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
-    return found
+    return f"{shown} tasks, seed {config['seed_everything']}", found
 
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
@@ -303,8 +307,7 @@ def main() -> int:
     parser.add_argument("--trainings", nargs="+", choices=tuple(TRAININGS), default=list(TRAININGS))
     parser.add_argument("--page_only", action="store_true", help="Only read runs; keep the rest of the file.")
     parser.add_argument("--train_only", action="store_true", help="Write no page.")
-    text = "Runs of `test` with apps_code.yaml, by the demonstrated tasks that name their folders."
-    parser.add_argument("--code", type=Path, nargs="+", default=[], help=text)
+    parser.add_argument("--code", type=Path, nargs="+", default=[], help="Runs with apps_code.yaml.")
     parser.add_argument("--memory", action="store_true", help="Only print MiB of 256 lifecycles.")
     args = parser.parse_args()
     if args.memory:
@@ -320,7 +323,7 @@ def main() -> int:
     if not args.page_only:
         results |= {"references": references(), "calls": calls_by_level(), "guarded": guarded(), "speed": speed()}
         results["code"] = code_demonstrations()
-    results["code_model"] = results.get("code_model", {}) | {run.name: code_model(run) for run in args.code}
+    results["code_model"] = results.get("code_model", {}) | dict(map(code_model, args.code))
     results["learned"] = learned(runs, results.get("learned", {}))
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results))
