@@ -1,4 +1,4 @@
-"""Graphs and packs: what is drawn, which targets come when, splits, changes."""
+"""Graphs, packs, rules: what is drawn, which targets come when, changes; what it says is in dialogues.txt."""
 
 import random
 from collections import Counter
@@ -106,3 +106,14 @@ def test_a_world_without_a_target_worth_asking_for_is_refused():
     with pytest.raises(ConfigError) as caught:
         env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     assert "brute_force" in caught.value.remedy
+
+
+def test_the_rules_list_all_elements_by_tier_and_state_neither_a_recipe_nor_a_target_nor_which_are_decoys():
+    env = Alchemy(noise_min=0.3, noise_max=0.3, max_tier_gap=2)
+    task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
+    env.reset(options={"task": task})
+    assert any(task.spec.decoys)
+    for tier, names in enumerate(task.spec.tiers):
+        assert f"Tier {tier}: {', '.join(names)}\n" in env.rules + "\n"
+    assert "Target" not in env.rules
+    assert "=" not in env.rules, "no example can pass for a recipe"
