@@ -74,6 +74,7 @@ def test_a_context_of_null_is_the_usual_one(folder):
     assert main(["check", "--env", "own_levers.Mine", "--context", "null", "--num_packs", "4"]) == 0
 
 
+@pytest.mark.slow
 def test_a_shipped_context_is_found_by_its_class_s_name_in_a_process_that_has_not_imported_it(folder):
     typed = [sys.executable, "-m", "cod_lightning", "check", "--context", "NotebookContext"]
     done = subprocess.run(typed, cwd=folder, capture_output=True, text=True)

@@ -23,6 +23,7 @@ def test_naming_one_engine_imports_no_other_and_scripted_play_needs_no_torch():
     assert not {"vllm", "torch", "lightning", "transformers", "cod_lightning.engines.transformers"} & set(shown)
 
 
+@pytest.mark.slow
 def test_a_training_imports_engines_and_memories_as_they_are_chosen():
     imports = "import sys, cod_lightning.commands.fit, cod_lightning.commands.train; "
     imports += "from cod_lightning.datamodules import RolloutDataModule; from cod_lightning.modules import GRPOModule; "

@@ -44,6 +44,7 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
         assert "and 8 more" in text
 
 
+@pytest.mark.slow
 def test_a_link_in_the_report_s_place_is_replaced_and_what_it_leads_to_stays(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "stalled.txt").symlink_to("precious")
