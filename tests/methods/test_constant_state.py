@@ -126,7 +126,7 @@ def test_any_response_is_read_without_raising_and_no_state_breaks_its_bounds(pro
     assert found.action in " ".join(pieces)
 
 
-@PROTOCOLS
+@each("protocol", ["compact"], slow=["natural"])
 def test_rows_have_constant_length_and_scripted_play_profits_from_the_state(protocol):
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
     context, program = ConstantStateContext(protocol), ConnectTheDots(every=None)

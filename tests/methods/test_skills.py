@@ -185,7 +185,7 @@ def test_a_skill_that_was_tried_and_is_not_worth_its_place_goes_and_the_next_upd
         assert now.news[0] in user.content
 
 
-@PROTOCOLS
+@each("protocol", ["compact"], slow=["natural"])
 def test_scripted_play_writes_chooses_and_gets_better_and_the_choice_is_a_turn_of_the_task(protocol):
     env, context = Levers(protocol=protocol), SkillsContext(protocol)
     packs = first_packs(env, 40, 4, Split.TEST)

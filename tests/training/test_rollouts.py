@@ -253,7 +253,7 @@ ALL_FAILED = {"by": "failure", "solved_min": -1.0}
 """Packs of number 0 come back."""
 
 
-@each(("make", "resample"), [(Bandit, 0), (Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)])
+@each(("make", "resample"), [(Bandit, 2), (partial(Revisits, back="continued", **ALL_FAILED), 2)], slow=[(Bandit, 0)])
 def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample, make):
     def act(_: int):
         story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=make())

@@ -371,24 +371,20 @@ def with_shared(act, servers, model, folder):
     return with_engines(folder, lambda: engine_for(servers, model, folder / "weights", version=None), act)
 
 
-def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model, tmp_path):
-    shared = two[:1]
-
+def test_two_ranks_share_servers_each_begins_at_another_and_rank_0_brings_them_the_weights(two, model, tmp_path):
     def sync_twice(engine):
         engine.update_weights(model.state_dict().items(), 1)
         engine.update_weights(model.state_dict().items(), 2)
         (said,) = ask(engine, request())
-        return engine.label, said.action_ids
+        return [one.url for one in engine._servers], engine.label, said.action_ids
 
-    first, second = with_shared(sync_twice, shared, model, tmp_path)
-    assert first == second
-    assert with_shared(lambda engine: [one.url for one in engine._servers], two, model, tmp_path) == [
-        [two[0].url, two[1].url],
-        [two[1].url, two[0].url],
-    ], "each rank begins at another"
-    assert shared[0].version == first[0]
-    assert shared[0].calls["/collective_rpc"] == 2
-    assert shared[0].loaded == [frozenset(model.state_dict())] * 2
+    (first, *of_first), (second, *of_second) = with_shared(sync_twice, two, model, tmp_path)
+    assert of_first == of_second
+    assert first == second[::-1] == [server.url for server in two]
+    for server in two:
+        assert server.version == of_first[0]
+        assert server.calls["/collective_rpc"] == 2
+        assert server.loaded == [frozenset(model.state_dict())] * 2
 
 
 def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, model, tmp_path):
@@ -428,6 +424,7 @@ def test_turns_of_all_ranks_wait_for_a_shared_server_that_was_gone_at_a_later_sy
     assert with_shared(gone_meanwhile, two[:1], model, tmp_path) == [2, 2]
 
 
+@pytest.mark.slow
 def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wrote(two, model, tmp_path):
     def losing_it_on_rank_1(engine):
         engine.update_weights(model.state_dict().items(), 1)
@@ -441,6 +438,7 @@ def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wr
     assert two[0].calls["/collective_rpc"] == 2
 
 
+@pytest.mark.slow
 def test_weights_stay_where_they_are_while_another_rank_still_brings_a_server_those(two, model, tmp_path):
     def late_on_rank_1(engine):
         engine.update_weights(model.state_dict().items(), 1)
