@@ -23,11 +23,9 @@ def started(*argv, **environment):
 PLAY = ["play", "--env", "levers", "--policy", "oracle", "--num_tasks", "400"]
 
 
-@each(("argv", "num_lines"), [(["--help"], 0), (PLAY, 0), (PLAY, 1)])  # a pipe holds less than 400 tasks
-def test_a_reader_that_ends_early_leaves_no_traceback(argv, num_lines):
+@each("argv", [["--help"], PLAY])  # a pipe holds less than 400 tasks
+def test_a_reader_that_ends_early_leaves_no_traceback(argv):
     with started(*argv) as process:
-        for _ in range(num_lines):
-            process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141

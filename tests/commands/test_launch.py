@@ -127,8 +127,10 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 
 @needs_proc
-def test_a_job_starts_servers_and_agents_with_one_key_and_ends_the_servers_with_the_training(tmp_path):
-    made, precious = plan(tmp_path), tmp_path / "precious"
+def test_a_job_starts_servers_and_agents_with_one_key_ends_them_with_the_training_and_runs_no_name_as_shell(tmp_path):
+    folder, precious = tmp_path / HOSTILE, tmp_path / "precious"
+    folder.mkdir()
+    made = plan(folder, python=str(tmp_path / "python"))
     precious.write_text("precious")
     made.folder.mkdir(parents=True)
     for name in ("train.0.log", "serve.0.log", "ended"):
@@ -141,7 +143,7 @@ def test_a_job_starts_servers_and_agents_with_one_key_and_ends_the_servers_with_
     serve, *agents = sorted(
         (one for one in job.started() if one["argv"] != ["rank"]), key=lambda one: "fit" in one["argv"]
     )
-    config = str(tmp_path / "run" / "launch" / "config.yaml")
+    config = str(made.folder / "config.yaml")
     assert serve["argv"][:6] == ["-m", "cod_lightning", "serve", "--config", config, "--host"]
     ports = {one["argv"][one["argv"].index("--master_port") + 1] for one in agents}
     assert len(ports) == 1
@@ -159,6 +161,8 @@ def test_a_job_starts_servers_and_agents_with_one_key_and_ends_the_servers_with_
     assert len(keys.pop()) == 64
     assert not job.requeued()
     assert job.said() == ""
+    assert "#SBATCH --job-name=cod-run" in job.script.read_text().splitlines()
+    assert [*tmp_path.rglob("PWNED")] == []
 
 
 @needs_proc
@@ -197,19 +201,6 @@ def test_a_job_that_is_killed_leaves_no_process_behind(number, tmp_path):
     os.kill(job.pid, number)
     job.until_over()
     assert not job.requeued()
-
-
-@needs_proc
-def test_names_are_never_run_as_shell(tmp_path):
-    folder = tmp_path / HOSTILE
-    folder.mkdir()
-    made = plan(folder, python=str(tmp_path / "python"))
-    job = Job(tmp_path, made, TRAIN_S="0.1")
-    job.until_over()
-    assert any(str(made.folder / "config.yaml") in one["argv"] for one in job.started())
-    directives = [line for line in job.script.read_text().splitlines() if line.startswith("#SBATCH")]
-    assert "#SBATCH --job-name=cod-run" in directives
-    assert [*tmp_path.rglob("PWNED")] == []
 
 
 def test_the_task_for_skypilot_starts_the_ranks_of_every_machine(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from functools import cache
 
 import pytest
 
@@ -13,9 +14,13 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 CALLS = [{"call": "f(2)", "output": 4}, {"call": "f('ab')", "output": "abab"}]
 
 
+@cache
+def scorer(time_s):
+    return CodeTests(time_s=time_s, memory_mb=256)
+
+
 def grade(program, tests=CALLS, time_s=5.0):
-    scorer = CodeTests(time_s=time_s, memory_mb=256)
-    return scorer.grade(program, scorer.key_of(tests))
+    return scorer(time_s).grade(program, scorer(time_s).key_of(tests))
 
 
 @each(
@@ -96,5 +101,6 @@ def test_no_program_can_look_the_answer_up(tmp_path):
 
 def test_a_program_sees_none_of_the_variables_of_this_process(monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "secret")
+    scorer.cache_clear()  # one that is started now
     tests = [{"input": "", "output": "False"}]
     assert grade("import os\nprint('JUDGE_API_KEY' in os.environ)", tests).score == 1
