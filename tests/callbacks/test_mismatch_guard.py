@@ -52,25 +52,22 @@ def test_a_validation_within_a_rollout_is_not_taken_for_a_gap_of_the_engine(tmp_
     assert [logged["train/mismatch_kl"] < 1e-8 for logged in recorder.values] == [True, True]
 
 
-def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run(tmp_path):
+def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_however_many_updates_log_it(tmp_path):
     with pytest.warns(UserWarning, match="engine and training drift apart") as caught:
         fit(tmp_path, BentEngine(0.3), MismatchGuard(warn_at=0.02, stop_at=0.2))
     assert sum("drift apart" in str(w.message) for w in caught) == 1
+    updates, guard = Updates(), MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2)
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch) as error:
-        fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2))
+        small_fit(tmp_path, WeightSync(self_test=None), updates, guard, engine=BentEngine(1.0))
+    assert len(updates.values) == 3, "the first update of the second rollout"
     assert "0.2 or more after 2 syncs in a row" in str(error.value)
     assert "--model.mismatch TokenMask" in str(error.value)
 
 
-def test_one_measurement_counts_once_however_many_updates_log_it(tmp_path):
-    with pytest.warns(UserWarning, match="drift apart"):
-        values = fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2)).values
-    assert len(values) == 4, "two rollouts of two updates each"
-
-
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
-    recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), lr=0.1, mismatch=TokenTruncate())
-    for batch in recorder.batches[:2]:
+    own = {"lr": 0.1, "mismatch": TokenTruncate(), "rollouts_per_epoch": 1}
+    recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), **own)
+    for batch in recorder.batches:
         mask = batch.action_mask
         torch.testing.assert_close(batch.old_logprobs[mask], batch.behaviour_logprobs[mask], atol=1e-5, rtol=0)
         assert not batch.old_logprobs[~mask].any()
@@ -79,6 +76,6 @@ def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rol
 
 def test_tokens_on_which_engine_and_training_disagree_are_masked(tmp_path):
     with pytest.warns(UserWarning, match="drift apart"):
-        values = fit(tmp_path, BentEngine(2.0), MismatchGuard(0.1, 1e3), mismatch=TokenMask()).values
-    assert all(logged["train/mismatch_corrected"] == 1.0 for logged in values)
-    assert all(logged["train/gradient_norm"] == 0.0 for logged in values)
+        recorder = fit(tmp_path, BentEngine(2.0), MismatchGuard(0.1, 1e3), mismatch=TokenMask(), rollouts_per_epoch=1)
+    assert [logged["train/mismatch_corrected"] for logged in recorder.values] == [1.0, 1.0]
+    assert [logged["train/gradient_norm"] for logged in recorder.values] == [0.0, 0.0]

@@ -311,14 +311,6 @@ def test_a_delta_that_would_copy_twice_or_beyond_the_text_is_refused(parts):
         patched("abcdef", parts)
 
 
-def test_one_version_is_read_without_the_others(tmp_path):
-    store = _lived(tmp_path, 3)
-    store._rows.db.execute("UPDATE contexts SET content = '{}' WHERE version = 1")
-    assert (store.current().text, store.version(2).text) == ("note 2", "note 1")
-    with pytest.raises(DataError, match="not as it was written"):
-        store.version(1)
-
-
 def test_a_store_stays_where_it_is_when_a_world_goes_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = ContextStore("ada")
