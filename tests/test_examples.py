@@ -11,13 +11,14 @@ from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import InTask, Scripted, Stored
+from cod_lightning.credit.table import kind_id
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Reference, TextPolicy, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import TermInputs
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.asked import answered
 from tests.envs.apps.played import successes
 from tests.word_play import scripted
@@ -131,10 +132,10 @@ def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
 
 
 def _classes_of(guide: str) -> dict:
-    """What the Python block of a guide defines."""
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / guide).read_text(), re.DOTALL | re.M)
+    """What the Python blocks of a guide define."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / guide).read_text(), re.DOTALL | re.M)
     names: dict = {"__name__": "guide"}
-    exec(block, names)
+    exec("".join(blocks), names)
     return names
 
 
@@ -145,6 +146,12 @@ def test_the_program_of_its_guide_is_one():
         "solve 1",
         "solve 2",
     ]
+
+
+def test_the_credit_rule_of_its_guide_pays_each_episode_for_the_last_task():
+    solve, update = kind_id(EpisodeKind.SOLVE), kind_id(EpisodeKind.UPDATE)
+    rule = _classes_of("programs.md")["AndTheLast"](share=2.0)
+    assert rule.weights(torch.tensor([solve, update, solve])).tolist() == [[1, 0, 2], [0, 1, 2], [0, 0, 1]]
 
 
 def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
