@@ -155,7 +155,7 @@ ABOUT = """
     make quickstart  # seed 1
     python examples/studies/quickstart.py --out docs/results/quickstart.json
 
-On {machine}. Brackets are 95 % intervals over packs (of 24 hidden orders). The warm start is
+On {machine}. Brackets are 95 % intervals over packs (of 24 hidden orders, in the vending machine of 9). The warm start is
 shown at its best temperature; *seen* and *new mappings* are one run that trains without four of the orders. Other positions,
 temperatures, references, commands and what every run promises are in [quickstart.json](quickstart.json).
 """
