@@ -71,14 +71,15 @@ def run(argv: Sequence[str]) -> int:
     if options.config is None and not options.table:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
-    root = (options.out or Path("runs") / "sweeps" / Path(options.config or "").stem).resolve()
+    config: str = options.config or ""
+    root = (options.out or Path("runs") / "sweeps" / Path(config).stem).resolve()
     stem: Path = options.results or (options.table or [root])[0] / "sweep_results"
     if not stem.name:
         raise ConfigError("--results", stem, "what the names of two files begin with", "Try --results mine.")
     check_folder(stem.absolute().parent, "--results")  # before the jobs, which may take a night
     if options.table:
         return _table(options.table, stem, options.reference, argv)
-    jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
+    jobs = plan(config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
     if options.print_jobs:
         for job in jobs:
             print(f"{'finished' if job.finished else 'to run':<9} {job.record.label}  ->  {job.folder}")
