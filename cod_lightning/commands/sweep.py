@@ -196,8 +196,7 @@ def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Seque
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Table
 
-    from cod_lightning.reports.sweeps.compare import compare, write_results
-    from cod_lightning.reports.sweeps.page import page, summary
+    from cod_lightning.reports.sweeps.compare import compare, page, summary, write_results
     from cod_lightning.terminal import Screen
 
     sweeps = compare([root.resolve() for root in roots], reference)

@@ -13,7 +13,6 @@ from typing import Any
 from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
 from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes, placed
 from cod_lightning.evaluation.view import rows
-from cod_lightning.reports.suites import UNREADABLE
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
 
 
@@ -302,12 +301,16 @@ def _alike(lives: Sequence[Lifecycle]) -> bool:
     return len(rewards) == 1 and len({one.reward for life in lives for one in life.attempts}) < 2
 
 
+_MISSING = (KeyError, TypeError, ValueError)
+"""What a record without the figure that is asked for raises."""
+
+
 def _levels(suite: Any) -> tuple[float, float, float]:
     """Success in the mean over positions: trained, scripted, and of the warm start at its best temperature; NaN where one lacks."""
     try:
         means: Any = {"best" if row.best else row.key: row.mean for row in rows(suite)}
         return float(means["trained"]), float(means["scripted"]), float(means["best"])
-    except UNREADABLE:
+    except _MISSING:
         return nan, nan, nan
 
 
@@ -319,7 +322,7 @@ def _hidden_costs(suite: Any) -> tuple[float, float, float] | None:
         transfer = figures["forward_transfer"]
         cost = transfer["success"] if transfer["control"] == "blanked_context" else figures["training_adds"]["trained"]
         return float(cost["mean"]), float(cost["ci95"][1]), hidden
-    except UNREADABLE:
+    except _MISSING:
         return None
 
 

@@ -165,7 +165,7 @@ def read_evidence(folder: Path) -> Evidence:
         # of a run without loggers, lifecycles say what is late
         metrics=read_metrics(folder)[0] or {"step": {one.step: one.step for one in groups}},
         groups=groups,
-        suites=read_evaluation(folder)[0],
+        suites={name: suite.record for name, suite in read_evaluation(folder).suites.items()},
     )
 
 

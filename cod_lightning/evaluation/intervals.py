@@ -88,15 +88,8 @@ def bootstrap(
         used = contrast != 0
         there = present[:, used].any(axis=1)
         ends = None if limits is None else np.sort(np.outer(contrast, limits), axis=1).sum(axis=0).tolist()
-        found.append(
-            _estimate(
-                float(np.dot(position_means(values[:, used]), contrast[used])),
-                means[:, used] @ contrast[used],
-                num=int(there.sum()),
-                num_units=len(np.unique(units[there])),
-                limits=ends,
-            )
-        )
+        mean = float(np.dot(position_means(values[:, used]), contrast[used]))
+        found.append(_estimate(mean, means[:, used] @ contrast[used], units[there], ends))
     return tuple(found)
 
 
@@ -123,17 +116,9 @@ def ratio_estimate(
     0.25
     """
     resampled, present, units = _resampled(values, rules, seed)
-    means, some = position_means(values), present.any(axis=1)
-    if not means @ denominator > 0:
-        return Estimate(math.nan, math.nan, math.nan, int(some.sum()))
-    below = resampled @ denominator
-    return _estimate(
-        float(means @ numerator / (means @ denominator)),
-        (resampled @ numerator)[below > 0] / below[below > 0],
-        num=int(some.sum()),
-        num_units=len(np.unique(units[some])),
-        limits=None,
-    )
+    means, below = position_means(values), resampled @ denominator
+    ratio = float(means @ numerator / (means @ denominator)) if means @ denominator > 0 else math.nan
+    return _estimate(ratio, (resampled @ numerator)[below > 0] / below[below > 0], units[present.any(axis=1)], None)
 
 
 def _resampled(
@@ -165,8 +150,11 @@ def _weights(num_units: int, seed: int) -> list[Int[np.ndarray, "C n"]]:
     return [one.astype(np.uint16).reshape(_CHUNK, num_units) for one in counts]
 
 
-def _estimate(mean: float, resampled: Float[np.ndarray, " R"], *, num: int, num_units: int, limits: Limits) -> Estimate:
-    resampled = resampled[~np.isnan(resampled)]
+def _estimate(
+    mean: float, resampled: Float[np.ndarray, " R"], units: Int[np.ndarray, " P"], limits: Limits
+) -> Estimate:
+    """Of packs of these units."""
+    resampled, num, num_units = resampled[~np.isnan(resampled)], len(units), len(np.unique(units))
     if math.isnan(mean) or not len(resampled):
         return Estimate(math.nan, math.nan, math.nan, num)
     if num_units < 2:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from cod_lightning.errors import DataError
@@ -116,20 +117,14 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
 def read_results(path: Path) -> Results:
     """The file as it is. Raises `DataError` where it is missing or damaged."""
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(results, allow_nan=False)  # else what is added to it could not be written
-        every = [results["suites"], *results.get("checkpoints", {}).values()]
-        for record in (record for suites in every for record in suites.values()):
-            if missing := SuiteRecord.__required_keys__ - record.keys():
-                raise KeyError(*sorted(missing))
-            if not isinstance(record["controls"], dict):
-                raise TypeError("controls is no mapping")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        content = path.read_bytes()
+        msgspec.json.decode(content, type=Results)
+        return msgspec.json.decode(content)  # with keys of later versions, which are kept
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(
             f"{path} is no evaluation.json of this project ({type(error).__name__}: {error}). "
             "Move it away and evaluate again."
         ) from error
-    return results
 
 
 def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:

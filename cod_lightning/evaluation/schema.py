@@ -4,9 +4,11 @@ Missing numbers are null, never NaN and never 0. `success` is a share of lifecyc
 that are not required came later; files of earlier runs do without them.
 """
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
-Interval = list[float] | None
+from msgspec import Meta
+
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)] | None
 
 
 class PositionRecord(TypedDict):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cod_lightning.evaluation.controls import CONTROLS, ByEndpoint, WarmStartBlanked
-from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
+from cod_lightning.evaluation.schema import Figure, Interval, PositionRecord, SuiteRecord
 
 _KNOWN = {one.name: one for one in (ByEndpoint, *CONTROLS.values(), WarmStartBlanked)}
 _PARTS = {"trained": "context", "warm_start": "warm_start", "none": "reference"}
@@ -105,6 +105,11 @@ def shown_positions(pack_size: int) -> list[int]:
         return list(range(pack_size))
     doubling = [2**k - 1 for k in range(3, pack_size.bit_length())]
     return sorted({0, 1, 2, 3, *(n for n in doubling if n < pack_size), pack_size - 1})
+
+
+def figure(of: Figure | None, form: str = ".3f") -> str:
+    """A mean with its interval, a dash where it is missing."""
+    return "-" if of is None else with_interval(of["mean"], of["ci95"], form)
 
 
 def with_interval(mean: float | None, ci95: Interval, form: str = ".3f") -> str:

@@ -2,7 +2,7 @@
 
 from cod_lightning.evaluation.controls import REFERENCES
 from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
-from cod_lightning.evaluation.view import with_interval
+from cod_lightning.evaluation.view import figure, with_interval
 
 CAVEAT = (
     "Intervals are 95 %, over hidden rules with their packs (over packs where all hide one rule), each by itself; they do not "
@@ -38,12 +38,10 @@ def _figures(figures: Figures) -> list[str]:
     """What is solved, what contexts are worth, how far the oracle is, what a change of the rule costs."""
     found: list[str] = []
     if (whole := figures.get("whole_packs")) is not None:
-        tasks, packs = (
-            with_interval(one["mean"], one["ci95"]) for one in (figures["area"]["trained"]["success"], whole["trained"])
-        )
+        tasks, packs = figure(figures["area"]["trained"]["success"]), figure(whole["trained"])
         found.append(f"Tasks solved: {tasks}; packs with every task solved: {packs} (AppWorld's TGC and SGC).")
     if pass_at := figures.get("pass_at"):
-        each = ", ".join(f"pass@{k} {with_interval(one['mean'], one['ci95'])}" for k, one in pass_at.items())
+        each = ", ".join(f"pass@{k} {figure(one)}" for k, one in pass_at.items())
         found.append(f"Of {max(map(int, pass_at))} attempts at each task, mean over positions: {each}.")
     transfer, said = figures["forward_transfer"], figures.get("training_adds") is not None
     if transfer is not None and not (said and transfer["control"] == "blanked_context"):
@@ -67,8 +65,8 @@ def _figures(figures: Figures) -> list[str]:
     return found
 
 
-def _figure(figure: Figure) -> str:
-    return with_interval(figure["mean"], figure["ci95"], "+.3f")
+def _figure(of: Figure) -> str:
+    return figure(of, "+.3f")
 
 
 def _gain(record: SuiteRecord) -> str:

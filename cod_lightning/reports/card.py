@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.reports.page import rendered
-from cod_lightning.reports.suites import STALE, read_suites
+from cod_lightning.reports.suites import STALE, Evaluation, read_evaluation
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")
@@ -65,27 +65,27 @@ def render(facts: Facts) -> str:
         "parameters": f"{facts.num_parameters:,}, in {facts.dtype}",
         "window": f"{facts.window:,} tokens, prompt and response together",
     }
-    suites, notes = ({}, []) if facts.evaluation is None else read_suites(facts.evaluation.parent)
+    given = _given(facts.config)
+    path = str(given.get("path") or "")
     return rendered(
         "card.md.j2",
         facts=facts,
-        header=yaml.safe_dump(_header(facts), sort_keys=False, allow_unicode=False).strip(),
+        base=path if _HUB_NAME.fullmatch(path) and not Path(path).exists() else "",
         what=what.items(),
         settings=settings(facts.config),
-        suites=suites,
-        notes=notes,
+        found=Evaluation({}, {}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
         stale=stale,
         messages=pformat([{"role": role, "content": text} for role, text in facts.prompt], width=100, sort_dicts=False),
-        commands=_commands(facts.config),
+        folder_key=next((key for key in ("path", "weights") if key in given), ""),
+        # a checkpoint of others may say anything
+        engine=shlex.quote(str(facts.config["data"]["engine"]["class_path"])),
     )
 
 
 def base_policy(config: dict[str, Any]) -> str:
     """What the training began from, in a few words."""
-    policy = config["model"]["policy"]
-    settings = policy.get("init_args") or {}
-    name = policy["class_path"].rpartition(".")[2]
-    begun = settings.get("path") or settings.get("weights") or f"{name}, from random numbers"
+    given, name = _given(config), config["model"]["policy"]["class_path"].rpartition(".")[2]
+    begun = given.get("path") or given.get("weights") or f"{name}, from random numbers"
     warm = config.get("warm_start")
     number = warm.get("num_updates") if isinstance(warm, dict) else None
     return f"{begun}, after a warm start of {number:,} updates" if isinstance(number, int) else str(begun)
@@ -98,25 +98,6 @@ def settings(config: dict[str, Any]) -> str:
     return yaml.safe_dump(chosen | {"seed_everything": config["seed_everything"]}, sort_keys=False)
 
 
-def _header(facts: Facts) -> dict[str, Any]:
-    path = str((facts.config["model"]["policy"].get("init_args") or {}).get("path") or "")
-    base = {"base_model": path} if _HUB_NAME.fullmatch(path) and not Path(path).exists() else {}
-    tags = ["cod_lightning", "agents", "reinforcement-learning"]
-    return {"library_name": "transformers", "pipeline_tag": "text-generation", **base, "tags": tags}
-
-
-def _commands(config: dict[str, Any]) -> str:
-    """Command lines of this project that take the folder; empty for a policy that takes none."""
-    settings = config["model"]["policy"].get("init_args") or {}
-    key = next((key for key in ("path", "weights") if key in settings), None)
-    if key is None:
-        return ""
-    policy = f"--config DIR/run_config.yaml --model.policy.{key} DIR"
-    engine = shlex.quote(str(config["data"]["engine"]["class_path"]))  # a checkpoint of others may say anything
-    return "\n".join(
-        [
-            f"python -m cod_lightning test {policy}                          # the suites of its run",
-            f"python -m cod_lightning deploy {policy} --state agents/ada     # it lives on, and keeps its context",
-            f"python -m cod_lightning deploy {policy} --data.engine {engine} --state agents/ada",
-        ]
-    )
+def _given(config: dict[str, Any]) -> dict[str, Any]:
+    """What the policy is made with."""
+    return config["model"]["policy"].get("init_args") or {}

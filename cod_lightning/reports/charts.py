@@ -1,5 +1,6 @@
 """Line charts, laid out: numbers become places, ticks and paths, which `page/page.html.j2` draws as SVG."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +36,8 @@ def run_colour(index: int) -> str:
 
 def position_colour(place: int, count: int) -> str:
     """From violet over blue and green to amber, in as many steps as there are positions."""
-    return f"hsl({270 - round(235 * place / (count - 1)) if count > 1 else 35} 62% var(--ramp))"
+    hue = 270 - round(235 * place / (count - 1)) if count > 1 else 35
+    return f"light-dark(hsl({hue} 62% 42%), hsl({hue} 62% 66%))"
 
 
 def chart(
@@ -45,25 +47,19 @@ def chart(
     *,
     bounds: tuple[float, float] | None = None,
     large: bool = False,
-    mark: tuple[float, str] | None = None,
 ) -> dict[str, Any]:
-    """For the template; a large chart has marks and intervals side by side, `mark` is an x and its label."""
-    wide, high = (540, 310) if large else (330, 200)
-    made: dict[str, Any] = {"title": title, "x_label": x_label, "large": large, "wide": wide, "high": high, "lines": []}
+    """For the template; a large chart has marks and intervals side by side."""
     usable = (replace(line, y=list(map(_usable, line.y))) for line in lines)
     drawn = [line for line in usable if any(y is not None for y in line.y)]
     if not drawn:
-        return made
-    ends = [
-        y
-        for line in drawn
-        for y in (*line.y, *(_usable(end) for ci95 in line.ci95 for end in ci95 or ()))
-        if y is not None
-    ]
+        return {"title": title, "large": large, "lines": []}
+    ends = [end for line in drawn for ci95 in line.ci95 for end in ci95 or ()]
+    values = [y for y in (*map(_usable, ends), *(y for line in drawn for y in line.y)) if y is not None]
     first, last = min(min(line.x) for line in drawn), max(max(line.x) for line in drawn)
     x0, x1 = (first - 1, last + 1) if first == last else (first, last)
-    y0, y1 = _extent(min(ends), max(ends), bounds)
-    rows, margin, bottom = _ticks(y0, y1), 18 if large else 0, high - _BOTTOM
+    y0, y1 = _extent(min(values), max(values), bounds)
+    wide, high, margin = (540, 310, 18) if large else (330, 200, 0)
+    rows, bottom = _ticks(y0, y1), high - _BOTTOM
     left = max(46, 14 + (10 if large else 7) * max(len(text) for text, _ in rows))
     begin, end = left + margin, wide - _RIGHT - margin
 
@@ -74,6 +70,7 @@ def chart(
         return round(bottom - (y - y0) / (y1 - y0) * (bottom - _TOP), 2)
 
     aside = min(3.5, 26 / len(drawn), 0.8 * (px(1) - px(0)) / len(drawn)) if large else 0
+    made: list[dict[str, Any]] = []
     for index, line in enumerate(drawn):
         shift = (index - (len(drawn) - 1) / 2) * aside
         places = [(px(x) + shift, None if y is None else py(y)) for x, y in zip(line.x, line.y, strict=True)]
@@ -82,18 +79,22 @@ def chart(
             for at, (x, y) in enumerate(places)
             if large and y is not None
         ]
-        latest = [f"{y:.4g}" for y in line.y if y is not None][-1]
-        made["lines"].append({"line": line, "path": _path(places), "marks": marks, "last": latest})
-    return made | {
+        known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
+        shown = {"line": line, "path": _path(places), "marks": marks, "points": json.dumps(known)}
+        made.append(shown | {"last": f"{known[-1][1]:.4g}"})
+    return {
+        "title": title,
+        "x_label": x_label,
+        "large": large,
+        "wide": wide,
+        "high": high,
+        "lines": made,
         "rows": [(text, py(y)) for text, y in rows],
         "columns": [(text, px(x)) for text, x in _ticks(x0, x1, whole=True) if first <= x <= last],
         "left": left,
         "right": wide - _RIGHT,
-        "top": _TOP,
         "bottom": bottom,
         "x_scale": f"{begin} {end} {x0} {x1}",
-        "y_scale": f"{bottom} {_TOP} {y0} {y1}",
-        "mark": None if mark is None else (px(mark[0]), mark[1]),
     }
 
 
@@ -103,15 +104,15 @@ def _usable(y: float | None) -> float | None:
 
 def _extent(low: float, high: float, bounds: tuple[float, float] | None) -> tuple[float, float]:
     """What an axis shows: its bounds, and beyond them what lies there; without bounds all values, with 0 where it is near."""
+    ends = bounds or (0.0,)
     if bounds is not None:
-        beyond = (high - low) * 0.06
-        return (low - beyond if low < bounds[0] else bounds[0]), (high + beyond if high > bounds[1] else bounds[1])
-    if 0 < low < 0.6 * high:
+        low, high = min(low, bounds[0]), max(high, bounds[1])
+    elif 0 < low < 0.6 * high:
         low = 0.0
     if low == high:
         low, high = (0.0, 1.0) if low == 0 else (min(0.0, 2 * low), max(0.0, 2 * low))
     room = (high - low) * 0.05
-    return (low if low == 0 else low - room), (high if high == 0 else high + room)
+    return (low if low in ends else low - room), (high if high in ends else high + room)
 
 
 def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[str, float]]:

@@ -3,14 +3,14 @@
 import csv
 import math
 import re
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.charts import Line
 from cod_lightning.reports.records import number
-from cod_lightning.reports.suites import UNREADABLE, read_evaluation, run_names
+from cod_lightning.reports.suites import Suite, run_names
 
 _MOST_POINTS = 250
 _MOST_STEPS = 1e15
@@ -70,20 +70,7 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     path = folder / "metrics.csv"
     if not path.is_file():  # a pipe would be waited for
         return {}, ["There is no metrics.csv, so training curves are missing."]
-    facts = path.stat()
-    points, skipped, error = _read(path, facts.st_size, facts.st_mtime_ns)
-    notes = [f"metrics.csv was read in part only ({error})."] if error else []
-    if skipped:
-        notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
-    if not points:
-        notes.append("metrics.csv holds no numbers.")
-    return points, notes
-
-
-@lru_cache(maxsize=8)
-def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, float]], int, str]:
-    """Numbers of the file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
-    points, skipped = dict[str, dict[int, float]](), 0
+    points, notes, skipped = dict[str, dict[int, float]](), list[str](), 0
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             for row in csv.DictReader(line.replace("\0", "") for line in file if line.endswith("\n")):
@@ -94,8 +81,12 @@ def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, floa
                     if column and (value := _float(text)) is not None:
                         points.setdefault(column, {})[int(step)] = value
     except (OSError, csv.Error) as error:
-        return points, skipped, str(error)
-    return points, skipped, ""
+        notes.append(f"metrics.csv was read in part only ({error}).")
+    if skipped:
+        notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
+    if not points:
+        notes.append("metrics.csv holds no numbers.")
+    return points, notes
 
 
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:
@@ -112,22 +103,20 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
 
 
-def read_checkpoint_curves(folder: Path) -> Panels:
+def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, Suite]]) -> Panels:
     """Reward by position over checkpoints (`test --ckpt_path [A,B]`), a panel for each suite; x is its number of updates.
 
     Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
     """
     points: dict[str, dict[tuple[Path, int], dict[int, float]]] = {}
-    try:
-        for at, suites in read_evaluation(folder)[1].items():
-            run, updates = Path(at).parent.parent, re.search(r"update-(\d{1,15})\.ckpt$", at)
-            for name, record in suites.items() if updates else ():
-                for place in shown_positions(len(record["positions"])):
-                    if (reward := record["positions"][place]["reward"]) is not None and math.isfinite(reward):
-                        line = points.setdefault(str(name), {}).setdefault((run, place), {})
-                        line[int(updates[1])] = float(reward)  # pyright: ignore[reportOptionalSubscript]
-    except UNREADABLE:
-        return {}  # `read_suites` names the suite
+    for at, suites in checkpoints.items():
+        if updates := re.search(r"update-(\d{1,15})\.ckpt$", at):
+            for name, suite in suites.items():
+                positions = suite.record["positions"]
+                for place in shown_positions(len(positions)):
+                    if (reward := positions[place]["reward"]) is not None:
+                        line = points.setdefault(name, {}).setdefault((Path(at).parent.parent, place), {})
+                        line[int(updates[1])] = reward
     runs = list(dict.fromkeys(run for lines in points.values() for run, _ in lines))
     of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}
     return {

@@ -35,11 +35,16 @@ class ChangeKind(StrEnum):
 class EntryChange:
     """One entry of either text."""
 
-    kind: ChangeKind
     before: str
     """Empty for an added entry."""
     after: str
     """Empty for a removed entry."""
+
+    @property
+    def kind(self) -> ChangeKind:
+        if self.before == self.after:
+            return ChangeKind.KEPT
+        return ChangeKind.ADDED if not self.before else ChangeKind.REPLACED if self.after else ChangeKind.REMOVED
 
     @property
     def pieces(self) -> Iterator[tuple[str, str]]:
@@ -72,24 +77,21 @@ def entry_changes(before: str, after: str) -> list[EntryChange]:
     old, new = _lines(before), _lines(after)
     start = num_alike(old, new)
     end = num_alike(old[start:][::-1], new[start:][::-1])
-    first, last = (
-        [EntryChange(ChangeKind.KEPT, entry, entry) for entry in of] for of in (old[:start], old[len(old) - end :])
-    )
+    first, last = ([EntryChange(entry, entry) for entry in of] for of in (old[:start], old[len(old) - end :]))
     return [*first, *_changes(old[start : len(old) - end], new[start : len(new) - end]), *last]
 
 
-def _changes(old: list[str], new: list[str]) -> list[EntryChange]:
+def _changes(old: list[str], new: list[str]) -> Iterator[EntryChange]:
     """As `entry_changes`, of texts whose first entries differ, and whose last."""
-    changes: list[EntryChange] = []
     if len(old) * len(new) > _MOST_PAIRS:
-        changes += (EntryChange(ChangeKind.REMOVED, entry, "") for entry in old)
-        return [*changes, *(EntryChange(ChangeKind.ADDED, "", entry) for entry in new)]
+        yield from (EntryChange(entry, "") for entry in old)
+        yield from (EntryChange("", entry) for entry in new)
+        return
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            changes += (EntryChange(ChangeKind.KEPT, entry, entry) for entry in old[i:j])
+            yield from (EntryChange(entry, entry) for entry in old[i:j])
         else:
-            changes += _changed_run(old[i:j], new[k:m])
-    return changes
+            yield from _changed_run(old[i:j], new[k:m])
 
 
 def _changed_run(old: list[str], new: list[str]) -> Iterator[EntryChange]:
@@ -100,13 +102,8 @@ def _changed_run(old: list[str], new: list[str]) -> Iterator[EntryChange]:
         alone = len(old) == len(new) == 1
         if best is not None and (alone or _similarity(old[best], entry) >= _LEAST_SIMILARITY):
             replaced[place] = removed.pop(best)
-    for entry in removed.values():
-        yield EntryChange(ChangeKind.REMOVED, entry, "")
-    for place, entry in enumerate(new):
-        if place in replaced:
-            yield EntryChange(ChangeKind.REPLACED, replaced[place], entry)
-        else:
-            yield EntryChange(ChangeKind.ADDED, "", entry)
+    yield from (EntryChange(entry, "") for entry in removed.values())
+    yield from (EntryChange(replaced.get(place, ""), entry) for place, entry in enumerate(new))
 
 
 def _similarity(one: str, other: str) -> float:

@@ -1,5 +1,6 @@
 """What the update that trained on an episode had: its advantage, and the policy's log-probs."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,10 @@ class LogprobFile:
     """Step, pack, sibling and episode -> offset in the file; the later line of an episode counts."""
 
     @classmethod
-    def beside(cls, lifecycles: Path) -> "LogprobFile":
-        """The one that belongs to `train.jsonl` or `train.rankR.jsonl`."""
+    def beside(cls, lifecycles: Path) -> "LogprobFile | None":
+        """The one that belongs to `train.jsonl` or `train.rankR.jsonl`; None beside any other file."""
+        if not re.fullmatch(r"train(\.rank\d+)?\.jsonl", lifecycles.name):
+            return None
         made = cls(lifecycles.with_name(policy_logprobs.NAME + lifecycles.name.removeprefix("train")))
         if made.path.exists():
             made._index()

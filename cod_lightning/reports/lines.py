@@ -3,7 +3,6 @@
 `rollout/transcript.py` reads strictly, for replay; a report has to open what a killed run or another version left behind.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -11,13 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from pathlib import Path
-from typing import Any
 
 from cod_lightning.errors import DataError
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.transcript import PlayedGroup
 
-_HEAD = re.compile(rb'\{"schema":(\d+),"step":(\d+),"pack":\{"id":("(?:[^"\\]|\\.)*")')
+_HEAD = re.compile(rb'\{"schema": ?(\d{1,9}), ?"step": ?(\d+), ?"pack": ?\{"id": ?("(?:[^"\\]|\\.)*")')
 """How a line begins, as `transcript.dump` writes it."""
 
 
@@ -68,13 +66,12 @@ class LifecycleFile:
         return transcript.joined(one for one in map(self._read, lines) if one is not None)
 
     def _read(self, line: bytes) -> PlayedGroup | None:
+        head = _HEAD.match(line)
+        if head is not None and int(head[1]) != transcript.SCHEMA:
+            self.left_out[f"schema {int(head[1])}, not {transcript.SCHEMA}"] += 1
+            return None
         try:
-            text, head = line.decode("utf-8"), _HEAD.match(line)
-            schema: Any = json.loads(text)["schema"] if head is None else int(head[1])
-            if schema != transcript.SCHEMA:
-                self.left_out[f"schema {schema!r:.20}, not {transcript.SCHEMA}"] += 1
-                return None
-            return transcript.load_line(text, "")
-        except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+            return transcript.load_line(line.decode("utf-8"), "")
+        except (DataError, UnicodeDecodeError):
             self.left_out["torn or damaged"] += 1
             return None

@@ -12,8 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.view import with_interval
+from cod_lightning.evaluation.view import figure, packs_of, with_interval
 from cod_lightning.files import write_whole
 from cod_lightning.markdown import escaped, fenced, visible
 
@@ -62,14 +61,10 @@ def rendered(template: str, **values: Any) -> str:
         "fenced": fenced,
         "cell": with_interval,
         "figure": figure,
+        "packs_of": packs_of,
         "shown": shown,
     }
     return environment.get_template(template).render(values)
-
-
-def figure(of: Figure | None, form: str = ".3f") -> str:
-    """A mean with its interval, a dash where it is missing."""
-    return "-" if of is None else with_interval(of["mean"], of["ci95"], form)
 
 
 def shown(value: float | None, form: str = ".2f") -> str:

@@ -1,13 +1,12 @@
-"""The record of a lifecycle as the page reads it: without token ids, with log-probs as whole numbers, and every text once.
+"""The record of a lifecycle as the page reads it: without token ids, with rounded log-probs, and every text once.
 
 Fields that `rollout/transcript.py` has too keep its names.
 """
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from itertools import islice
 from typing import Any
 
 from cod_lightning.markdown import visible
@@ -17,10 +16,8 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind, Turn
 
-_LOWEST = -650.0
-"""Lower log-probs are shown as this one."""
-MOST_ENTRIES = 200
-"""Histories of entries of a lifecycle that the page shows."""
+_MOST = 650.0
+"""Nats; log-probs and gaps beyond it are shown as it."""
 Record = dict[str, Any]
 
 
@@ -37,14 +34,13 @@ class Shelf:
         """Put a group's lifecycles at the end."""
         pack, lives = played.group.pack, list[Record]()
         for life in played.group.lifecycles:
-            entries = entry_histories(life.own)
             record: Record = {"file": file, "step": played.step, "sibling": life.sibling, "group": len(self._packs)}
             record["episodes"] = [
                 self._episode(one, None if logprobs is None else logprobs.of(played, life.sibling, index, one))
                 for index, one in enumerate(life.own)
             ]
-            record["entries"] = [self._entry(one, life.own) for one in entries[:MOST_ENTRIES]]
-            lives.append(record | {"more_entries": max(0, len(entries) - MOST_ENTRIES)})
+            record["entries"] = [self._entry(one, life.own) for one in entry_histories(life.own)]
+            lives.append(record)
         tasks = [self._text(_spec(task.spec)) for task in pack.tasks]
         self.lifecycles += lives
         self._packs.append({"id": visible(str(pack.id)), "split": pack.split.value, "tasks": tasks})
@@ -63,43 +59,35 @@ class Shelf:
         return self._numbers.setdefault(visible(text), len(self._numbers))
 
     def _episode(self, episode: Episode, trained: PolicyLogprobs | None) -> Record:
-        record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success")}
-        record |= {
-            name: self._text(getattr(episode, name))
-            for name in ("context_before", "context_after", "feedback", "error")
-        }
-        record |= {
-            "reward": number(episode.reward),
-            "parts": {visible(name): number(value) for name, value in episode.parts.items()},
-            "advantage": None,
-            "gap": None,
-        }
-        policy = None
-        if trained is not None and trained.logprobs:
-            policy = iter(trained.logprobs)
-            sampled = (logprob for turn in episode.turns for logprob in turn.behaviour_logprobs)
-            sizes = [abs(one - other) for one, other in zip(trained.logprobs, sampled, strict=True)]
-            record["advantage"] = number(trained.advantage)
-            mean, largest = number(sum(sizes) / len(sizes)), number(max(sizes))
-            record["gap"] = {"updates": trained.updates, "mean": mean, "largest": largest}
+        plain, texts = (
+            ("kind", "position", "status", "success"),
+            ("context_before", "context_after", "feedback", "error"),
+        )
+        record: Record = {name: getattr(episode, name) for name in plain}
+        record |= {name: self._text(getattr(episode, name)) for name in texts}
+        record["reward"] = number(episode.reward)
+        record["parts"] = {visible(name): number(value) for name, value in episode.parts.items()}
+        known = trained is not None and trained.logprobs
+        record["advantage"] = number(trained.advantage) if known else None
+        record["updates"] = trained.updates if known else None
+        policy = iter(trained.logprobs if known else ())
         record["turns"] = [self._turn(turn, policy) for turn in episode.turns]
         if episode.kind is EpisodeKind.UPDATE:
             changes = entry_changes(episode.context_before, episode.context_after)
             record["changes"] = [[one.kind, [[kind, self._text(text)] for kind, text in one.pieces]] for one in changes]
         return record
 
-    def _turn(self, turn: Turn, policy: Iterator[float] | None) -> Record:
-        """With log-probs in hundredths of a nat, without their sign, and only where a model sampled; gaps in ten thousandths."""
-        sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
-        own = [] if policy is None else list(islice(policy, len(turn.behaviour_logprobs)))
-        gaps = [one - other for one, other in zip(own, turn.behaviour_logprobs, strict=False)]
+    def _turn(self, turn: Turn, policy: Iterable[float]) -> Record:
+        """With log-probs only where a model sampled, and the policy's minus these; takes the policy's of its own tokens."""
+        sampled = turn.behaviour_logprobs
+        gaps = [own - one for one, own in zip(sampled, policy, strict=False)]
         return {
             "observation": self._text(turn.observation),
             "response": self._text(turn.response),
             "stop": turn.stop,
             "policy_version": turn.policy_version,
-            "logprobs": [round(-100 * (min(0.0, max(_LOWEST, one)) if one == one else _LOWEST)) for one in sampled],
-            "gaps": [round(10_000 * min(-_LOWEST, max(_LOWEST, gap))) for gap in gaps],
+            "logprobs": _rounded(sampled if turn.policy_version >= 0 else (), 2),
+            "gaps": _rounded(gaps, 4),
         }
 
     def _entry(self, found: EntryHistory, episodes: Sequence[Episode]) -> Record:
@@ -115,6 +103,10 @@ def number(value: float | None) -> float | None:
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")
+
+
+def _rounded(values: Iterable[float], digits: int) -> list[float]:
+    return [round(max(-_MOST, min(_MOST, one)), digits) if one == one else -_MOST for one in values]
 
 
 def _spec(spec: object) -> str:

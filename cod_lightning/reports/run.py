@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.curves import Panels, read_checkpoint_curves, read_curves
+from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile
-from cod_lightning.reports.suites import STALE, read_suites
+from cod_lightning.reports.suites import STALE, Suite, read_evaluation
 from cod_lightning.rollout import policy_logprobs
 from cod_lightning.trusted import read_config
 
@@ -22,7 +22,7 @@ class RunFolder:
 
     name: str
     folder: Path
-    suites: dict[str, dict[str, Any]]
+    suites: dict[str, Suite]
     panels: Panels
     files: tuple[LifecycleFile, ...]
     config: dict[str, str]
@@ -42,18 +42,18 @@ def read_run(folder: Path, name: str) -> RunFolder:
     for path in (*expected, *(folder / "lifecycles").glob("*.jsonl")):
         if os.path.lexists(path) and not path.is_file():  # a pipe or a device would be read for ever
             raise ConfigError("report RUN_DIR", path, "a file, or nothing at all", "Remove it.")
-    suites, notes = read_suites(folder)
+    evaluation = read_evaluation(folder)
     panels, more = read_curves(folder)
     config, damage = read_settings(folder)
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
     return RunFolder(
         name=name,
         folder=folder,
-        suites=suites,
-        panels={**read_checkpoint_curves(folder), **panels},
+        suites=evaluation.all_suites,
+        panels=checkpoint_curves(evaluation.checkpoints) | panels,
         files=tuple(map(LifecycleFile, lives)),
         config=dict(_flat(config, "")),
-        notes=[*damage, *notes, *_stale(folder), *more, *none],
+        notes=[*damage, *evaluation.notes, *_stale(folder), *more, *none],
     )
 
 

@@ -1,44 +1,84 @@
-"""The suites of `evaluation.json` as rows to draw and to tabulate; an unreadable suite leaves the others readable."""
+"""The suites of `evaluation.json` for readers; whatever is damaged costs itself alone, and is a note."""
 
-import json
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
-from cod_lightning.evaluation.view import packs_of, rows
+import msgspec
+
+from cod_lightning.evaluation.schema import SuiteRecord
+from cod_lightning.evaluation.view import Row, packs_of, rows
 from cod_lightning.evaluation.wording import CAVEAT, sentences
-from cod_lightning.reports.records import number
 
-UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError)
-"""What a damaged record raises."""
 STALE = "By the files' times, evaluation.json is older than {}: its numbers are those of earlier weights."
 
 
-def read_evaluation(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]], list[str]]:
-    """Records of evaluation.json as they are, by suite, and by checkpoint and suite; and a note where it cannot be read."""
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One suite of one policy."""
+
+    record: SuiteRecord
+    title: str
+    rows: list[Row]
+    sentences: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What can be read of a run's evaluation.json."""
+
+    suites: dict[str, Suite]
+    checkpoints: dict[str, dict[str, Suite]]
+    """Of checkpoints that were tested several in a call (`test --ckpt_path [A,B]`): by checkpoint, then by suite."""
+    notes: list[str]
+    """What cannot be read."""
+
+    @property
+    def all_suites(self) -> dict[str, Suite]:
+        """By name, those of checkpoints by name and checkpoint."""
+        of_checkpoints = {
+            f"{name}, {place}: {_tail(at)}": suite
+            for place, (at, suites) in enumerate(self.checkpoints.items(), start=1)
+            for name, suite in suites.items()
+        }
+        return self.suites | of_checkpoints
+
+
+class _File(TypedDict):
+    suites: dict[str, msgspec.Raw]
+    checkpoints: NotRequired[dict[str, dict[str, msgspec.Raw]]]
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """The suites in a run's folder."""
     path = folder / "evaluation.json"
     if not path.is_file():
-        return {}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
+        return Evaluation({}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."])
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return dict(content["suites"]), {at: dict(of) for at, of in content.get("checkpoints", {}).items()}, []
-    except (OSError, *UNREADABLE) as error:
-        return {}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
+        content = msgspec.json.decode(path.read_bytes(), type=_File)
+    except (OSError, ValueError, RecursionError) as error:
+        return Evaluation({}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."])
+    notes: list[str] = []
+    checkpoints = {at: _readable(suites, notes) for at, suites in content.get("checkpoints", {}).items()}
+    return Evaluation(_readable(content["suites"], notes), checkpoints, notes)
 
 
-def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Suites by name, those of several checkpoints (`test --ckpt_path [A,B]`) by name and checkpoint, and notes for the reader."""
-    records, by_checkpoint, notes = read_evaluation(folder)
-    for place, (at, of_checkpoint) in enumerate(by_checkpoint.items(), start=1):
-        records |= {f"{name}, {place}: {_tail(at)}": record for name, record in of_checkpoint.items()}
-    suites: dict[str, dict[str, Any]] = {}
-    for name, record in records.items():
+def _readable(suites: Mapping[str, msgspec.Raw], notes: list[str]) -> dict[str, Suite]:
+    found: dict[str, Suite] = {}
+    for name, raw in suites.items():
         try:
-            suites[str(name)] = _suite(record)
-        except UNREADABLE as error:
+            found[name] = _suite(msgspec.json.decode(raw, type=SuiteRecord))
+        except (ValueError, LookupError, RecursionError) as error:
             notes.append(f"Suite {name} of evaluation.json was left out ({type(error).__name__}: {error}).")
-    return suites, notes
+    return found
+
+
+def _suite(record: SuiteRecord) -> Suite:
+    title = f"{packs_of(record)} of {record['pack_size']} from {record['env']}"
+    if tested := record.get("checkpoint"):
+        title += f", by {_tail(tested)}"
+    return Suite(record, title, rows(record), [*sentences(record), CAVEAT])
 
 
 def run_names(folders: list[Path]) -> list[str]:
@@ -55,40 +95,6 @@ def run_names(folders: list[Path]) -> list[str]:
     return [f"{'/'.join(part[-1:])} ({index})" for index, part in enumerate(parts, start=1)]
 
 
-def _suite(record: Any) -> dict[str, Any]:
-    recovery = (record.get("figures") or {}).get("recovery") or {"offsets": [], "rows": {}}
-    offsets = array("i", map(int, recovery["offsets"]))  # of 32 bits, as positions are, and axes can be drawn
-    return {
-        "title": f"{packs_of(record)} of {int(record['pack_size'])} from {record['env']}"
-        + (f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""),
-        "rows": [
-            {
-                "kind": row.kind,
-                "label": row.label,
-                "success": _curve(range(len(row.positions)), row.positions, "success", "success_ci95"),
-                "recovery": _curve(offsets, found, "mean", "ci95")
-                if (found := recovery["rows"].get(row.key))
-                else None,
-                "mean": number(row.mean),
-                "gain": number(row.gain),
-            }
-            for row in rows(record)
-        ],
-        "sentences": [*sentences(record), CAVEAT],
-    }
-
-
-def _tail(checkpoint: object) -> str:
+def _tail(checkpoint: str) -> str:
     """The end of its path: its run's folder and its name."""
-    return "/".join(Path(str(checkpoint)).parts[-3:])
-
-
-def _curve(x: Iterable[int], points: Sequence[Mapping[str, Any]], mean: str, ci95: str) -> dict[str, Any]:
-    """As a `Line` has it: means, intervals and the packs behind them, with five digits of every fraction."""
-    bounds = [None if point[ci95] is None else [number(end) for end in point[ci95]] for point in points]
-    return {
-        "x": [at for at, _ in zip(x, points, strict=True)],
-        "y": [number(point[mean]) for point in points],
-        "ci95": [None if of is None or None in of else (of[0], of[1]) for of in bounds],
-        "n": [int(point["n"]) for point in points],
-    }
+    return "/".join(Path(checkpoint).parts[-3:])

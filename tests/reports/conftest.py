@@ -45,7 +45,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
         page.on("dialog", lambda dialog: seen.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: seen.extend([request.url] * (request.url != file.as_uri())))
         page.goto(file.as_uri())
-        page.wait_for_selector(".row, .details .empty", state="attached")
+        page.wait_for_selector(".row, #details .empty", state="attached")
         return page
 
     yield open_report

@@ -112,7 +112,7 @@ def test_without_an_evaluation_it_says_so(tmp_path: Path) -> None:
     assert "**It was not evaluated**" in missing
     assert "no evaluation.json" in missing
     (tmp_path / "evaluation.json").write_text("{")
-    assert "JSONDecodeError" in render(facts(evaluation=tmp_path / "evaluation.json"))
+    assert "DecodeError" in render(facts(evaluation=tmp_path / "evaluation.json"))
 
 
 def test_the_header_names_a_base_model_of_the_hub_and_no_folder(tmp_path: Path, monkeypatch) -> None:

@@ -1,10 +1,12 @@
 """Reward over checkpoints as curves of a report."""
 
 import json
+import re
 
-from cod_lightning.reports.curves import read_checkpoint_curves
+from cod_lightning.reports.curves import checkpoint_curves
 from cod_lightning.reports.run import read_run
-from tests.reports.test_card import evaluation
+from cod_lightning.reports.suites import read_evaluation
+from tests.reports.test_card import evaluation, position
 
 
 def evaluated(folder, *checkpoints, lost=()):
@@ -12,14 +14,16 @@ def evaluated(folder, *checkpoints, lost=()):
 
     def suite(number, base):
         rewards = [base + number / 100 + place / 10 for place in range(2)]
-        return {"positions": [{"reward": None if (number, n) in lost else one} for n, one in enumerate(rewards)]}
+        rewards = [None if (number, n) in lost else one for n, one in enumerate(rewards)]
+        return record["suites"]["second"] | {"positions": [position(0.5) | {"reward": one} for one in rewards]}
+
+    record = json.loads(evaluation(folder).read_text())
 
     found = {
         at: {"near": suite(number, 0.5), "far": suite(number, 0.1)} for number, at in enumerate(checkpoints, start=1)
     }
-    record = json.loads(evaluation(folder).read_text())
     (folder / "evaluation.json").write_text(json.dumps(record | {"checkpoints": found}))
-    return read_checkpoint_curves(folder)
+    return checkpoint_curves(read_evaluation(folder).checkpoints)
 
 
 def test_reward_by_position_is_drawn_over_the_checkpoints_of_a_run_in_the_order_of_their_updates(tmp_path):
@@ -55,10 +59,9 @@ def test_a_reward_that_is_missing_leaves_the_other_points(tmp_path):
 
 
 def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):
-    assert read_checkpoint_curves(tmp_path) == {}
-    huge = json.dumps({"positions": [{"reward": 10**400}]})
-    for record in ("{}", huge, huge.replace("0" * 400, "e400")):
-        (tmp_path / "evaluation.json").write_text(
-            f'{{"suites": {{}}, "checkpoints": {{"update-1.ckpt": {{"near": {record}}}}}}}'
-        )
-        assert read_checkpoint_curves(tmp_path) == {}
+    assert read_evaluation(tmp_path).checkpoints == {}
+    evaluated(tmp_path, "update-1.ckpt", "update-2.ckpt")
+    content = (tmp_path / "evaluation.json").read_text()
+    for damaged in ("1e400", f"{10**400}", '"high"', "[]"):
+        (tmp_path / "evaluation.json").write_text(re.sub(r'("reward": )[\d.]+', rf"\g<1>{damaged}", content))
+        assert checkpoint_curves(read_evaluation(tmp_path).checkpoints) == {}

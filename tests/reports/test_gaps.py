@@ -37,25 +37,25 @@ def test_a_gap_is_the_policys_log_prob_minus_the_samplers_and_the_blank_line_of_
     file, notes, episodes = _data(tmp_path)
     assert file["colourings"] == ["logprob", "advantage", "gap"]
     assert notes == []
-    assert episodes[0]["turns"][0]["gaps"] == [1000, 0]  # ten thousandths of a nat
-    assert episodes[0]["gap"] == pytest.approx({"updates": 1, "mean": 0.05, "largest": 0.1}, abs=1e-6)
+    assert episodes[0]["turns"][0]["gaps"] == pytest.approx([0.1, 0])
+    assert episodes[0]["updates"] == 1
 
 
 def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tmp_path):
     turns = (turn(logprobs=(-1.0,)), turn(logprobs=()), turn(logprobs=(-1.0, -2.0)))
     write_run(tmp_path, [with_episodes(GROUPS[0], lambda one: structs.replace(one, turns=turns))])
     *_, episodes = _data(tmp_path)
-    assert [one["gaps"] for one in episodes[0]["turns"]] == [[1000], [], [0, 0]]
+    assert [one["gaps"] for one in episodes[0]["turns"]] == [[0.1], [], [0, 0]]
 
 
-def test_episodes_that_no_update_trained_on_are_counted(tmp_path):
+def test_episodes_that_no_update_trained_on_have_neither_gap_nor_advantage(tmp_path):
     write_run(tmp_path, GROUPS[:1])
     write_logprobs(tmp_path, GROUPS[:1], skipped=(0, 1))
     file, _, episodes = _data(tmp_path)
-    assert [one["gap"] is None for one in episodes[:3]] == [True, True, False]
+    assert [one["updates"] is None for one in episodes[:3]] == [True, True, False]
+    assert [bool(one["turns"][0]["gaps"]) for one in episodes[:3]] == [False, False, True]
     assert [one["advantage"] for one in episodes] == [None, None, 0.5, None, None, -0.5]
-    assert file["trained"].startswith("Updates trained on 2 of the 6 episodes that were read")
-    assert "advantage 0, or none (a reward is missing" in file["trained"]
+    assert file["colourings"] == ["logprob", "advantage", "gap"]
 
 
 def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
@@ -64,7 +64,7 @@ def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
     file, notes, episodes = _data(tmp_path)
     assert notes == ["No advantages and log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
     assert file["colourings"] == ["logprob"]
-    assert all(one["gap"] is None for one in episodes)
+    assert all(one["updates"] is None for one in episodes)
 
 
 def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
@@ -84,7 +84,7 @@ def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
         "lifecycles/train_logprobs.jsonl: 1 line was left out, schema 1, not 2.",
         "lifecycles/train_logprobs.jsonl: 1 line was left out, about other tokens than the lifecycle's.",
     ]
-    assert [one["gap"] is None for one in episodes[:4]] == [True, True, True, False]
+    assert [one["updates"] is None for one in episodes[:4]] == [True, True, True, False]
 
 
 def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_for_it(tmp_path):
@@ -93,7 +93,7 @@ def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_
     played_twice = [with_episodes(GROUPS[0], lambda one: structs.replace(one, turns=other)), GROUPS[0]]
     transcript.write(tmp_path / "lifecycles" / "train.jsonl", played_twice, step=4, append=False)
     *_, episodes = _data(tmp_path)
-    assert [one["gap"] is None for one in episodes] == [True] * 6 + [False] * 6
+    assert [one["updates"] is None for one in episodes] == [True] * 6 + [False] * 6
 
 
 def test_each_rank_has_a_file_of_its_own(tmp_path):

@@ -17,8 +17,10 @@ from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Figure
+from cod_lightning.evaluation.view import figure
 from cod_lightning.files import write_whole
 from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.page import rendered
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
 
 _EQUAL = 1.05
@@ -83,10 +85,8 @@ class SweepRecord(TypedDict):
 class _Cell:
     label: str
     overrides: tuple[str, ...]
-    trained: dict[int, Outcomes] = field(default_factory=dict)
-    blanked: dict[int, Outcomes] = field(default_factory=dict)
-    warm_starts: dict[str, dict[int, Outcomes]] = field(default_factory=dict)
-    """Condition (`warm_start`, `warm_start_t0.3`) -> seed -> outcomes."""
+    played: dict[str, dict[int, Outcomes]] = field(default_factory=dict)
+    """Condition (`trained`, `blanked_context`, `warm_start_t0.3`, ...) -> seed -> outcomes."""
     costs: dict[int, dict[str, float]] = field(default_factory=dict)
     """Seed -> what its training took."""
     again: dict[int, Path] = field(default_factory=dict)
@@ -94,10 +94,22 @@ class _Cell:
     missing: list[JobRecord] = field(default_factory=list)
 
     @property
+    def trained(self) -> BySeed:
+        """Empty where no job is finished."""
+        return self.played.get("trained", {})
+
+    @property
+    def warm_starts(self) -> dict[str, BySeed]:
+        """By their conditions: one for each temperature."""
+        names = [name for name in self.played if name.startswith("warm_start") and name != "warm_start_blanked"]
+        return {name: self.played[name] for name in names}
+
+    @property
     def best_start(self) -> BySeed:
         """The warm start at the temperature that solves most of these very packs, which favours it; empty where there is none."""
         whole = [runs for runs in self.warm_starts.values() if runs.keys() == self.trained.keys()]
-        means = [(float(known.mean()), n) for n, runs in enumerate(whole) if (known := _known(runs)).size]
+        values = [(_table(runs).values, n) for n, runs in enumerate(whole)]
+        means = [(float(of[~np.isnan(of)].mean()), n) for of, n in values if not np.isnan(of).all()]
         return whole[max(means)[1]] if means else {}
 
 
@@ -138,6 +150,26 @@ def write_results(path: Path, sweeps: Sequence[SweepRecord]) -> None:
     write_whole(path, json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
 
 
+def page(sweeps: Sequence[SweepRecord], command: str) -> str:
+    """The whole page; `command` is what wrote it."""
+    return rendered("sweep.md.j2", sweeps=sweeps, costs=COSTS, command=command)
+
+
+def summary(sweep: SweepRecord) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table that a terminal shows."""
+    head = ["cell", "seeds", "mean", "gain", f"mean, minus {sweep['reference']}"]
+    return head, [
+        [
+            cell["label"],
+            str(len(cell["seeds"])),
+            figure(cell["success"]["mean"]),
+            figure(cell["success"]["gain"], "+.3f"),
+            figure(None if (minus := cell["minus_reference"]) is None else minus["mean"], "+.3f"),
+        ]
+        for cell in sweep["cells"]
+    ]
+
+
 # ---------------------------------------------------------------------- cells
 
 
@@ -162,21 +194,16 @@ def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
 
 def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     """Add a finished run; False where it was not evaluated on the suite. Raises `DataError` for damaged files."""
-    file, record = folder / "evaluation_packs.parquet", read_results(folder / "evaluation.json")["suites"].get(suite)
-    trained = read_packs(file, suite, "trained")
-    if trained is None:
+    record = read_results(folder / "evaluation.json")["suites"].get(suite)
+    conditions = ["trained", *(record["controls"] if record else ())]
+    played = {name: read_packs(folder / "evaluation_packs.parquet", suite, name) for name in conditions}
+    if played["trained"] is None:
         return False
     if seed in cell.trained:
         cell.again[seed] = folder
-    cell.trained[seed] = trained
-    for name in record["controls"] if record else ():
-        outcomes = read_packs(file, suite, name)
-        if outcomes is None or name == "warm_start_blanked":
-            continue
-        if name == "blanked_context":
-            cell.blanked[seed] = outcomes
-        elif name.startswith("warm_start"):
-            cell.warm_starts.setdefault(name, {})[seed] = outcomes
+    for name, outcomes in played.items():
+        if outcomes is not None:
+            cell.played.setdefault(name, {})[seed] = outcomes
     cell.costs[seed] = _cost_of(folder)
     return True
 
@@ -203,6 +230,7 @@ def _sweep(config: str, suite: str, cells: Sequence[_Cell], asked: str | None) -
     done = [cell for cell in cells if cell.trained]
     first = _reference(done, asked)
     some = next(iter(first.trained.values()))
+    over = {cell.label: _difference(cell.trained, first.trained) for cell in done if cell is not first}
     return SweepRecord(
         config=config,
         suite=suite,
@@ -210,9 +238,9 @@ def _sweep(config: str, suite: str, cells: Sequence[_Cell], asked: str | None) -
         rules=some.num_rules,
         pack_size=some.num_positions,
         reference=first.label,
-        cells=[_record(cell, first) for cell in done],
+        cells=[_record(cell, over.get(cell.label)) for cell in done],
         warm_start={name: _statistics(_table(runs)) for name, runs in first.warm_starts.items()},
-        notes=[*_notes(cells), *_corrected(done, first)],
+        notes=[*_notes(cells), *_corrected(over)],
     )
 
 
@@ -228,16 +256,17 @@ def _reference(cells: Sequence[_Cell], asked: str | None) -> _Cell:
     return matching[0]
 
 
-def _record(cell: _Cell, first: _Cell) -> CellRecord:
-    minus = None if cell is first else _difference(cell.trained, first.trained)
+def _record(cell: _Cell, over: _Table | None) -> CellRecord:
+    """`over`: its difference from the reference, where there is one."""
     above = _difference(cell.trained, cell.best_start)
+    blanked = cell.played.get("blanked_context")
     means = {name: sum(one[name] for one in cell.costs.values()) / len(cell.costs) for name in COSTS}
     return CellRecord(
         label=cell.label,
         seeds=sorted(cell.trained),
         success=_statistics(_table(cell.trained)),
-        blanked=_figure(_table(cell.blanked).mean) if cell.blanked else None,
-        minus_reference=None if minus is None else _statistics(minus),
+        blanked=_figure(_table(blanked).mean) if blanked else None,
+        minus_reference=None if over is None else _statistics(over),
         minus_warm_start=None if above is None else _statistics(above),
         cost={name: round(mean, 1) if 0 <= mean < _MOST else None for name, mean in means.items()},
     )
@@ -267,11 +296,6 @@ def _shared(every: Iterable[Outcomes]) -> list[str]:
     return sorted(set.intersection(*met)) if met else []
 
 
-def _known(runs: BySeed) -> Float[np.ndarray, " K"]:
-    values = _table(runs).values
-    return values[~np.isnan(values)]
-
-
 def _statistics(table: _Table) -> Statistics:
     values, rules = table.values, table.rules
     return Statistics(
@@ -290,10 +314,9 @@ def _figure(estimate: Estimate) -> Figure:
 # ---------------------------------------------------------------------- notes
 
 
-def _corrected(cells: Sequence[_Cell], first: _Cell) -> Iterator[str]:
-    """Which differences from the reference are left once all of them are asked for at once."""
-    tables = {cell.label: _difference(cell.trained, first.trained) for cell in cells if cell is not first}
-    found = {name: table.mean.p_value for name, table in tables.items() if table is not None}
+def _corrected(over: Mapping[str, _Table | None]) -> Iterator[str]:
+    """Which differences from the reference, by label, are left once all of them are asked for at once."""
+    found = {name: table.mean.p_value for name, table in over.items() if table is not None}
     p_values = {name: 1.0 if math.isnan(p) else p for name, p in found.items()}
     if len(p_values) > 1:
         left = "; ".join(holm(p_values)) or "none"

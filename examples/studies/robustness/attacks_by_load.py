@@ -22,8 +22,7 @@ from cod_lightning.checkpoints.changes import check_changes, check_same_policy
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.process_world import ProcessWorld
-from cod_lightning.reports.sweeps.compare import compare
-from cod_lightning.reports.sweeps.page import page
+from cod_lightning.reports.sweeps.compare import compare, page
 from cod_lightning.types import Split
 from examples.studies.robustness.damages import ABSURD, absurd, damage, holders, refused
 from tests.checkpoints.test_changes import changed, kept

@@ -23,8 +23,7 @@ from cod_lightning.evaluation.packs_file import SCHEMA, write_packs
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.schema import SuiteRecord
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.reports.sweeps.compare import compare
-from cod_lightning.reports.sweeps.page import page
+from cod_lightning.reports.sweeps.compare import compare, page
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs, write_record
 
 PACKS = 60
@@ -45,7 +44,9 @@ def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], i
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=packs)
         played.append(PlayedCondition(suite=suite, condition=condition, env="levers", outcomes=outcomes))
     controls = {one.condition.name: [] for one in played[1:]}
-    record = dict.fromkeys(SuiteRecord.__required_keys__) | {"controls": controls}
+    paired = {"trained_minus_best_warm_start": None, "gain_ci95": None, "blanked_max_deviation": None}
+    record = {"env": "levers", "packs": PACKS, "pack_size": 3, "temperature": 1.0, "cod_gain": None, "paired": paired}
+    record |= {"positions": [], "controls": controls}
     folder.mkdir(exist_ok=True)
     (folder / "evaluation.json").write_text(json.dumps({"suites": {suite.name: record}}))
     write_packs(folder / "evaluation_packs.parquet", played)
@@ -178,12 +179,16 @@ def test_a_pipe_or_device_in_a_job_s_folder_is_not_read(root: Path, make: Callab
         (
             "evaluation.json",
             {"suites": {"held_out": dict.fromkeys(SuiteRecord.__required_keys__, 3)}},
-            "is no evaluation.json of this project .TypeError: controls is no mapping",
+            "is no evaluation.json of this project .ValidationError",
         ),
         ("job.json", {"order": "x"}, r"is no job of a sweep .ValidationError: .* at `\$\.order`"),
         ("job.json", {"seed": None}, r"is no job of a sweep .ValidationError: .* at `\$\.seed`"),
         ("job.json", {"overrides": [1]}, r"is no job of a sweep .ValidationError: .* at `\$\.overrides"),
-        ("evaluation.json", b"[" * 100_000, "is no evaluation.json of this project .RecursionError"),
+        (
+            "evaluation.json",
+            b"[" * 100_000,
+            "is no evaluation.json of this project .(RecursionError|DecodeError|ValidationError)",
+        ),
         ("evaluation_packs.parquet", [0, 2], "without every position once"),
         ("evaluation_packs.parquet", [0, 0], "without every position once"),
         ("evaluation_packs.parquet", [2**31 - 1, 0], "without every position once"),
