@@ -5,7 +5,7 @@ Fields that `rollout/transcript.py` has too keep its names.
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -67,10 +67,11 @@ class Shelf:
         record |= {name: self._text(getattr(episode, name)) for name in texts}
         record["reward"] = number(episode.reward)
         record["parts"] = {visible(name): number(value) for name, value in episode.parts.items()}
-        known = trained is not None and trained.logprobs
-        record["advantage"] = number(trained.advantage) if known else None
-        record["updates"] = trained.updates if known else None
-        policy = iter(trained.logprobs if known else ())
+        record |= {"advantage": None, "updates": None}
+        policy: Iterator[float] = iter(())
+        if trained is not None and trained.logprobs:
+            record |= {"advantage": number(trained.advantage), "updates": trained.updates}
+            policy = iter(trained.logprobs)
         record["turns"] = [self._turn(turn, policy) for turn in episode.turns]
         if episode.kind is EpisodeKind.UPDATE:
             changes = entry_changes(episode.context_before, episode.context_after)

@@ -75,7 +75,7 @@ def token_views(lives: Sequence[Record], strings: Sequence[str]) -> Record:
     episodes = [one for life in lives for one in life["episodes"]]
     sampled = [turn for one in episodes for turn in one["turns"] if turn["logprobs"]]
     worded = sum(
-        len(strings[turn["response"]].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
+        len(strings[int(turn["response"])].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
         for turn in sampled
     )
     colourings = ["logprob"] if any(any(turn["logprobs"]) for turn in sampled) else []  # an endpoint's are all 0

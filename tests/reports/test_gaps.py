@@ -100,6 +100,9 @@ def test_each_rank_has_a_file_of_its_own(tmp_path):
     folder = write_run(tmp_path, GROUPS) / "lifecycles"
     for name in ("train", "train_logprobs"):
         (folder / f"{name}.jsonl").rename(folder / f"{name}.rank1.jsonl")
-    assert LogprobFile.beside(folder / "train.rank1.jsonl").path.name == "train_logprobs.rank1.jsonl"
+    beside = LogprobFile.beside(folder / "train.rank1.jsonl")
+    assert beside is not None
+    assert beside.path.name == "train_logprobs.rank1.jsonl"
+    assert LogprobFile.beside(folder / "validation.jsonl") is None
     file, *_ = _data(tmp_path)
     assert (file["label"], file["colourings"]) == ("train.rank1", ["logprob", "advantage", "gap"])
