@@ -122,9 +122,7 @@ class Invented(TaskWorld[InventedTask]):
         self._choices = _Choices(expand(kinds), words, protocol, held_out, names_of(words, held_out))
         self.wording = NaturalInvented() if protocol == "natural" else CompactInvented(names_of("all", held_out))
         self.max_turns = max(map(turns_of, self._choices.kinds))
-        self.name = f"invented-{'.'.join(kinds)}"
-        if words != "seen":
-            self.name += f"-{words}" + (f"{held_out}" if held_out != MOST_HELD_OUT else "")
+        self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
         self._start(self._drawn(0))
 
     @property
