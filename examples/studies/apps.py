@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
@@ -35,7 +36,7 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.rollout import transcript
-from cod_lightning.types import Pack, Role, Split
+from cod_lightning.types import Group, Pack, Role, Split
 from examples.studies.apps_page import page
 from examples.studies.signals import ends, finished, train
 from tests.envs.apps.escapes import ESCAPES
@@ -137,23 +138,30 @@ def code_model(run: Path) -> tuple[str, dict[str, Any]]:
         for policy, area in suite["figures"]["area"].items():
             if policy == "trained" and not (run / "checkpoints").is_dir():  # of `test` alone: the warm start
                 continue
-            kinds: dict[str, list[bool]] = {}
-            packs = list[list[bool]]()
-            for group in transcript.read(run / "lifecycles" / f"test_{name}_{policy}.jsonl"):
-                for life in (one for one in group.lifecycles if not one.failed):
-                    packs.append([bool(one.success) for one in life.solves])
-                    for one in life.solves:
-                        spec: Any = group.pack.tasks[one.position].spec
-                        kinds.setdefault(spec["template"], []).append(bool(one.success))
+            groups = transcript.read(run / "lifecycles" / f"test_{name}_{policy}.jsonl")
+            lives = [life for group in groups for life in group.lifecycles if not life.failed]
+            packs = [[bool(one.success) for one in life.solves] for life in lives]
             found[f"{policy}_t0.0" if name == "code_greedy" and policy == "trained" else policy] = {
                 "tasks": sum(map(len, packs)),
                 "tgc": [area["success"]["mean"], *area["success"]["ci95"]],
                 "sgc": [sum(map(all, packs)), len(packs)],
-                "kinds": {kind: [sum(of), len(of)] for kind, of in sorted(kinds.items())},
+                "kinds": _by_kind(groups),
             }
             if less := suite["figures"]["differences"].get(policy):
                 found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
+    if (train := run / "lifecycles" / "train.jsonl").exists():
+        found["training"] = {"kinds": _by_kind(transcript.read(train))}
     return f"{shown} tasks, seed {config['seed_everything']}", found
+
+
+def _by_kind(groups: Sequence[Group]) -> dict[str, list[int]]:
+    """Tasks solved and played, by kind."""
+    kinds: dict[str, list[bool]] = {}
+    for group in groups:
+        for one in (one for life in group.lifecycles if not life.failed for one in life.solves):
+            spec: Any = group.pack.tasks[one.position].spec
+            kinds.setdefault(spec["template"], []).append(bool(one.success))
+    return {kind: [sum(of), len(of)] for kind, of in sorted(kinds.items())}
 
 
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:

@@ -1,7 +1,7 @@
 """The page of `apps.py`: its tables and texts."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -38,37 +38,28 @@ def page(results: dict[str, Any]) -> str:
             )
         ),
         CODE.strip(),
-        table(CODE_HEAD, list(_of_code([of for run, of in code.items() if run.startswith("32 ")]))),
+        table(CODE_HEAD, list(_of_code({run: of for run, of in code.items() if run.startswith("32 ")}))),
         CODE_READING.strip().format(
             few=few["trained"]["tgc"][0],
-            few_cold=few["warm_start_t0.0"]["tgc"][0],
             more=more["warm_start_t0.0"]["tgc"][0],
-            more_hot=more["warm_start"]["tgc"][0],
-            more_trained=more["trained"]["tgc"][0],
+            loop=more["trained"]["tgc"][0],
             many=many["warm_start_t0.0"]["tgc"][0],
+            tried=code["32 tasks, seed 2"]["training"]["kinds"]["contact_moves"],
         ),
         LIMITS.strip(),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _of_code(seeds: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
-    """A row for each policy: over seeds; of a single one over packs."""
-
-    def of_seeds(found: Sequence[list[float]]) -> str:
-        if len(found) > 1:
-            return interval([mean_of for mean_of, *_ in found], 2)
-        return "{:.2f} [{:.2f}, {:.2f}]".format(*found[0]) if found else ""
-
-    for policy, label in CODE_POLICIES.items():
-        of = [one[policy] for one in seeds]
-        yield [
-            label,
-            of_seeds([one["tgc"] for one in of]),
-            of_seeds([one["trained_less"] for one in of if "trained_less" in one]),
-            *("{} of {}".format(*(sum(one["sgc"][n] for one in of) for n in (0, 1))),),
-            *("{} of {}".format(*(sum(one["kinds"][kind][n] for one in of) for n in (0, 1))) for kind in CODE_KINDS),
-        ]
+def _of_code(seeds: Mapping[str, dict[str, Any]]) -> Iterator[list[str]]:
+    """A row for each seed and policy."""
+    for run, policies in seeds.items():
+        for policy, label in CODE_POLICIES.items():
+            of = policies[policy]
+            less = "{:+.2f} [{:.2f}, {:.2f}]".format(*of["trained_less"]) if "trained_less" in of else ""
+            kinds = ["{} of {}".format(*of["kinds"][kind]) for kind in CODE_KINDS]
+            share, packs = "{:.2f} [{:.2f}, {:.2f}]".format(*of["tgc"]), "{} of {}".format(*of["sgc"])
+            yield [run.rpartition(" ")[2], label, share, less, packs, *kinds]
 
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -130,11 +121,16 @@ split neither: the split is not why. Both become surer of what they did before, 
 the first update to the last quarter of the training {ends} (nats a token).
 """
 CODE_KINDS = ("new_todo", "contact_moves")
-CODE_HEAD = ["policy", "tasks (TGC)", "LOOP, T=1, less it", "packs (SGC)", *(f"`{kind}`" for kind in CODE_KINDS)]
+CODE_HEAD = [
+    "seed",
+    "policy",
+    "tasks (TGC)",
+    "LOOP, T=1, less it",
+    "packs (SGC)",
+    *(f"`{kind}`" for kind in CODE_KINDS),
+]
 CODE_POLICIES = {
-    "random": "random calls",
     "warm_start_t0.0": "warm start, T=0",
-    "warm_start_t0.3": "warm start, T=0.3",
     "warm_start": "warm start, T=1",
     "trained": "**after LOOP**, T=1",
     "trained_t0.0": "**after LOOP**, T=0",
@@ -146,18 +142,18 @@ SmolLM2-135M-Instruct writes every call of two kinds of tasks that need no habit
 and no answer was well-formed.
 
     python -m cod_lightning fit --config examples/studies/apps_code.yaml --seed_everything 1 --trainer.default_root_dir runs/code1
-    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code1
+    PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code1 runs/code2
 
 Eight updates on 32 demonstrated tasks, then LOOP: 32 updates, eight rollouts of 8 tasks with six tries each, half an hour. 16 packs
-of 3 test tasks, one seed, 95 % intervals over packs.
+of 3 test tasks, 95 % intervals over packs; random calls solve none.
 """
 CODE_READING = """
-- **LOOP ends above its warm start at its best temperature**, and above random calls. It makes sure of `contact_moves`, which the
-  warm start solves in one try of twelve or fewer. What fails is copying: for the password `ssmc2sxv` it gave `smc2sxv`.
-- **How much is demonstrated decides.** After 24 tasks (`--warm_start.num_updates 6`, 12 packs) one of 114 tries at `contact_moves`
-  succeeds, siblings hardly ever differ, and LOOP ends at {few:.2f}, as the warm start at T=0 ({few_cold:.2f}).
-  After 40 (10 updates, 32 packs) the warm start solves {more:.2f} at T=0 and {more_hot:.2f} at T=1, LOOP
-  {more_trained:.2f} at T=1; after 56 (14) it solves {many:.2f} at T=0.
+- **LOOP makes sure of what is sampled now and then, and finds nothing else.** In seed 1 two of the first 24 tries at
+  `contact_moves` succeed, and LOOP ends above the warm start at its best temperature. In seed 2 {tried[0]} of {tried[1]} tries of
+  the training do: siblings hardly differ, and LOOP ends where its warm start is at T=0.
+- **How much is demonstrated decides.** After 24 tasks (`--warm_start.num_updates 6`, 12 packs) one of 114 tries succeeds, and LOOP
+  ends at {few:.2f}, as its warm start at T=0. After 40 (10) the warm start solves {more:.2f} at T=0, LOOP {loop:.2f} at T=1;
+  after 56 (14) {many:.2f} at T=0. What fails is copying: for the password `ssmc2sxv` it gave `smc2sxv`.
 """
 LIMITS = """
 **Limits**: the tiny policy chooses beliefs, not calls, which a scripted plan makes; a model as the user is not measured.
