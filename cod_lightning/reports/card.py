@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.reports.page import rendered
-from cod_lightning.reports.suites import STALE, Evaluation, read_evaluation
+from cod_lightning.reports.suites import STALE, SuitesOfRun, read_evaluation
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")
@@ -73,7 +73,7 @@ def render(facts: Facts) -> str:
         base=path if _HUB_NAME.fullmatch(path) and not Path(path).exists() else "",
         what=what.items(),
         settings=settings(facts.config),
-        found=Evaluation({}, {}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
+        found=SuitesOfRun({}, {}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
         stale=stale,
         messages=pformat([{"role": role, "content": text} for role, text in facts.prompt], width=100, sort_dicts=False),
         folder_key=next((key for key in ("path", "weights") if key in given), ""),

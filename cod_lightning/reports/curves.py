@@ -10,7 +10,7 @@ from typing import Any
 from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.charts import Line
 from cod_lightning.reports.records import number
-from cod_lightning.reports.suites import Suite, run_names
+from cod_lightning.reports.suites import PlayedSuite, run_names
 
 _MOST_POINTS = 250
 _MOST_STEPS = 1e15
@@ -103,7 +103,7 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
 
 
-def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, Suite]]) -> Panels:
+def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> Panels:
     """Reward by position over checkpoints (`test --ckpt_path [A,B]`), a panel for each suite; x is its number of updates.
 
     Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.

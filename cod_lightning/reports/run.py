@@ -11,7 +11,7 @@ import yaml
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile
-from cod_lightning.reports.suites import STALE, Suite, read_evaluation
+from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation
 from cod_lightning.rollout import policy_logprobs
 from cod_lightning.trusted import read_config
 
@@ -22,7 +22,7 @@ class RunFolder:
 
     name: str
     folder: Path
-    suites: dict[str, Suite]
+    suites: dict[str, PlayedSuite]
     panels: Panels
     files: tuple[LifecycleFile, ...]
     config: dict[str, str]

@@ -15,7 +15,7 @@ STALE = "By the files' times, evaluation.json is older than {}: its numbers are 
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class PlayedSuite:
     """One suite of one policy."""
 
     record: SuiteRecord
@@ -25,17 +25,17 @@ class Suite:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class SuitesOfRun:
     """What can be read of a run's evaluation.json."""
 
-    suites: dict[str, Suite]
-    checkpoints: dict[str, dict[str, Suite]]
+    suites: dict[str, PlayedSuite]
+    checkpoints: dict[str, dict[str, PlayedSuite]]
     """Of checkpoints that were tested several in a call (`test --ckpt_path [A,B]`): by checkpoint, then by suite."""
     notes: list[str]
     """What cannot be read."""
 
     @property
-    def all_suites(self) -> dict[str, Suite]:
+    def all_suites(self) -> dict[str, PlayedSuite]:
         """By name, those of checkpoints by name and checkpoint."""
         of_checkpoints = {
             f"{name}, {place}: {_tail(at)}": suite
@@ -50,22 +50,24 @@ class _File(TypedDict):
     checkpoints: NotRequired[dict[str, dict[str, msgspec.Raw]]]
 
 
-def read_evaluation(folder: Path) -> Evaluation:
+def read_evaluation(folder: Path) -> SuitesOfRun:
     """The suites in a run's folder."""
     path = folder / "evaluation.json"
     if not path.is_file():
-        return Evaluation({}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."])
+        return SuitesOfRun(
+            {}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
+        )
     try:
         content = msgspec.json.decode(path.read_bytes(), type=_File)
     except (OSError, ValueError, RecursionError) as error:
-        return Evaluation({}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."])
+        return SuitesOfRun({}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."])
     notes: list[str] = []
     checkpoints = {at: _readable(suites, notes) for at, suites in content.get("checkpoints", {}).items()}
-    return Evaluation(_readable(content["suites"], notes), checkpoints, notes)
+    return SuitesOfRun(_readable(content["suites"], notes), checkpoints, notes)
 
 
-def _readable(suites: Mapping[str, msgspec.Raw], notes: list[str]) -> dict[str, Suite]:
-    found: dict[str, Suite] = {}
+def _readable(suites: Mapping[str, msgspec.Raw], notes: list[str]) -> dict[str, PlayedSuite]:
+    found: dict[str, PlayedSuite] = {}
     for name, raw in suites.items():
         try:
             found[name] = _suite(msgspec.json.decode(raw, type=SuiteRecord))
@@ -74,11 +76,11 @@ def _readable(suites: Mapping[str, msgspec.Raw], notes: list[str]) -> dict[str, 
     return found
 
 
-def _suite(record: SuiteRecord) -> Suite:
+def _suite(record: SuiteRecord) -> PlayedSuite:
     title = f"{packs_of(record)} of {record['pack_size']} from {record['env']}"
     if tested := record.get("checkpoint"):
         title += f", by {_tail(tested)}"
-    return Suite(record, title, rows(record), [*sentences(record), CAVEAT])
+    return PlayedSuite(record, title, rows(record), [*sentences(record), CAVEAT])
 
 
 def run_names(folders: list[Path]) -> list[str]:
