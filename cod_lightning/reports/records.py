@@ -18,6 +18,8 @@ from cod_lightning.types import Episode, EpisodeKind, Turn
 
 _MOST = 650.0
 """Nats; log-probs and gaps beyond it are shown as it."""
+MOST_ENTRIES = 200
+"""Histories of entries of a lifecycle that the page shows."""
 Record = dict[str, Any]
 
 
@@ -39,8 +41,9 @@ class Shelf:
                 self._episode(one, None if logprobs is None else logprobs.of(played, life.sibling, index, one))
                 for index, one in enumerate(life.own)
             ]
-            record["entries"] = [self._entry(one, life.own) for one in entry_histories(life.own)]
-            lives.append(record)
+            entries = entry_histories(life.own)
+            record["entries"] = [self._entry(one, life.own) for one in entries[:MOST_ENTRIES]]
+            lives.append(record | {"more_entries": max(0, len(entries) - MOST_ENTRIES)})
         tasks = [self._text(_spec(task.spec)) for task in pack.tasks]
         self.lifecycles += lives
         self._packs.append({"id": visible(str(pack.id)), "split": pack.split.value, "tasks": tasks})

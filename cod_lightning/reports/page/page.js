@@ -141,7 +141,7 @@ function entriesView(changes) {
 
 // What the context carried: a row for each entry, a column for each episode.
 function carriedView(life, chosen) {
-  const entries = life.entries.slice(0, 200), more = life.entries.length - entries.length;
+  const { entries, more_entries: more } = life;
   if (!entries.length) return null;
   const at = (index) => nameOf(life.episodes[index]), column = (index) => ({ class: index === chosen ? "chosen" : null });
   const fate = (one) => [one.came < 0 ? "there from the start" : `from ${at(one.came)}`,
