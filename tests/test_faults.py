@@ -11,12 +11,9 @@ from tests.forked_fit import EVERY, assert_the_same, fit, said
 pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("hangs", "phase"),
-    [
-        pytest.param("load", "building environment, data and policy", marks=pytest.mark.slow),
-        ("train", "choosing training packs"),
-    ],
+    ("hangs", "phase"), [("load", "building environment, data and policy"), ("train", "choosing training packs")]
 )
 def test_an_environment_that_hangs_in_this_process_ends_the_run_and_its_phase_is_named(hangs, phase, tmp_path):
     folder = tmp_path / "run"

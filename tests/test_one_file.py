@@ -154,6 +154,7 @@ def test_advantages_are_those_of_the_library_with_and_without_tilt(one_file, see
 # ------------------------------------------------------------------ tokens
 
 
+@pytest.mark.slow
 def test_what_was_sampled_has_the_same_log_probs_in_training_and_in_qwen3(one_file, small, played):
     qwen = as_qwen3(played.policy, small)
     turns = 0

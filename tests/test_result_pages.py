@@ -101,6 +101,7 @@ def test_a_page_is_a_screen_with_its_question_its_command_and_what_limits_it(nam
     assert len(text.splitlines()) < 70
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_paper_s_runs_is_the_published_one_or_said_to_differ_and_then_what_is_said():
     sections = as_published.TABLE["sections"]
     keyed = [row for place in range(len(sections)) for row in as_published.rows(place) if row.key]

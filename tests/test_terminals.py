@@ -23,6 +23,7 @@ def started(*argv, **environment):
 PLAY = ["play", "--env", "levers", "--policy", "oracle", "--num_tasks", "400"]
 
 
+@pytest.mark.slow
 @each("argv", [["--help"], PLAY])  # a pipe holds less than 400 tasks
 def test_a_reader_that_ends_early_leaves_no_traceback(argv):
     with started(*argv) as process:

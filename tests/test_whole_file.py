@@ -100,6 +100,7 @@ def test_a_report_of_a_foreign_run_writes_through_none_of_its_links(tmp_path, ca
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 @each("name", ["lifecycles", "checkpoints"])
 def test_a_link_of_a_foreign_run_into_another_run_is_refused(tmp_path, capsys, name):
     run, own = (write_run(tmp_path / one, [group("a", [[True, False], [False, True]])]) for one in ("run", "own"))

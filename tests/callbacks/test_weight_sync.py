@@ -94,6 +94,7 @@ class RoundingEngine(TransformersEngine):
         super().update_weights(((name, tensor.bfloat16().float()) for name, tensor in weights), policy_version)
 
 
+@pytest.mark.slow
 def test_a_wider_tolerance_lets_an_engine_pass_that_computes_coarsely(tmp_path):
     with pytest.raises(EngineMismatch, match="it computes otherwise"):
         fit(tmp_path / "strict", RoundingEngine(), WeightSync())
@@ -109,6 +110,7 @@ def slept(tmp_path_factory):
     return engine, engine.calls
 
 
+@pytest.mark.slow
 def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(slept, monkeypatch):
     engine, _ = slept
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -135,6 +137,7 @@ def test_a_trainer_without_it_is_stopped_by_an_error_that_names_it(tmp_path):
         small_fit(tmp_path)
 
 
+@pytest.mark.slow
 def test_checkpoints_of_two_runs_with_as_many_syncs_are_each_validated_by_their_own_weights(tmp_path):
     for seed in (1, 2):
         torch.manual_seed(seed)

@@ -77,6 +77,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     return alone, read_results(folder / "evaluation.json")
 
 
+@pytest.mark.slow
 def test_every_control_is_in_the_file_under_its_name(tested: tuple[Any, Any]) -> None:
     record = tested[0]["suites"]["plain"]
     assert set(record["controls"]) == set(CONTROLS) - {"no_world_memory"}, "levers remember nothing"

@@ -42,6 +42,7 @@ def test_the_shipped_suites_are_these_longer_packs_are_8_16_and_32_tasks_long_an
     assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
 
 
+@pytest.mark.slow
 @each("name", SHIPPED)
 def test_a_shipped_suite_builds_and_says_what_it_is(name: str) -> None:
     for suite in built(read_suites(name)):

@@ -101,6 +101,7 @@ def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, base
             assert set(from_attempts) <= {e // 2}
 
 
+@pytest.mark.slow
 def test_attempts_leave_the_expected_credit_as_it_was():
     """A lottery at position 1: over many draws the score-weighted advantages with attempts and without have one mean."""
     rng = torch.Generator().manual_seed(0)

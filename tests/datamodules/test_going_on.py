@@ -56,6 +56,7 @@ def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
     assert noted.validated == [3, 6, 9]
 
 
+@pytest.mark.slow
 def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_then(tmp_path):
     whole, expected = fit(tmp_path / "whole", max_epochs=2)
     first, _ = fit(tmp_path, max_epochs=2, max_steps=3)
@@ -68,6 +69,7 @@ def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_t
     assert_alike(module, expected)
 
 
+@pytest.mark.slow
 @each(("rollouts", "epochs", "validated"), [(1, [0, 1, 1], [4, 6]), (3, [0] * 3 + [1] * 6, [6, 12])])
 def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, epochs, validated, tmp_path):
     fit(tmp_path, max_epochs=1, every=1)
@@ -76,6 +78,7 @@ def test_one_that_was_begun_takes_the_length_that_a_change_gives_it(rollouts, ep
     assert (noted.epochs, noted.validated) == (epochs, validated)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch(tmp_path):
     noted, _ = fit(tmp_path, max_epochs=2, val_check_interval=3)
     found = CheckpointFolder(tmp_path / "checkpoints")
@@ -83,6 +86,7 @@ def test_a_checkpoint_comes_after_every_validation_also_within_an_epoch(tmp_path
     assert [num_updates_of(path) for path in found.kept()] == [8, 7, 4, 3]
 
 
+@pytest.mark.slow
 def test_lightning_s_own_callback_keeps_the_best_by_a_metric(tmp_path):
     best = ModelCheckpoint(tmp_path / "best", monitor="val/success/position_0", mode="max")
     fit(tmp_path, max_epochs=2, callbacks=(best,))
@@ -110,6 +114,7 @@ def test_a_checkpoint_before_an_update_without_rows_is_gone_on_from(tmp_path):
     assert_alike(module, expected)
 
 
+@pytest.mark.slow
 def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_with(tmp_path):
     first, _ = fit(tmp_path, max_epochs=1, more={"warmup_updates": 8, "critic": ValueHead()})
     assert first.rates == pytest.approx([1e-2 * n / 8 for n in (1, 2, 3, 4)])

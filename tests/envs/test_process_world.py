@@ -70,6 +70,7 @@ def in_worker(world, **limits):
     return apart
 
 
+@pytest.mark.slow
 @each(
     "make",
     [lake, lambda: Mixture({"a": lake(), "b": Levers(protocol="compact")}), lambda: FaultyLevers(("raises",), 2)],
@@ -210,6 +211,7 @@ def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
     assert [[e.fault for e in g.lifecycles[0].episodes if e.fault] for g in groups] == [[], ["EpisodeTimeout"]]
 
 
+@pytest.mark.slow
 def test_calls_of_many_lifecycles_run_side_by_side():
     world = ProcessWorld(SlowLevers(), num_workers=8)
     play(world, num_packs=8, siblings=1)  # starts the workers

@@ -314,6 +314,7 @@ WINLESS = machine(
 UNPLAYED = type("Unplayed", (example.MachinePlayers,), {"reference": raising(NotImplementedError())})
 
 
+@pytest.mark.slow
 @each(
     ("world", "num_packs", "remarks"),
     [
@@ -336,6 +337,7 @@ def test_what_may_be_meant_so_is_shown_to_a_person(world, num_packs, remarks):
         assert remark in said
 
 
+@pytest.mark.slow
 def test_success_that_never_comes_is_named_as_that():
     ((sentence,),) = broken(WINLESS, 30).values()
     assert "no task of any player counts as a success, the oracle's included, though rewards reach 1.00" in sentence

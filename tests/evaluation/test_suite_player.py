@@ -32,6 +32,7 @@ class Direct:
         return RolloutPart(groups=play(), seconds=0.0, replacing=False)
 
 
+@pytest.mark.slow
 def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for the policy knows the rule at 0.7, in an earlier suite at 0.9, and guesses elsewhere."""
     heat: dict[str, float] = {}

@@ -29,6 +29,7 @@ def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
     return grpo, data, recorder
 
 
+@pytest.mark.slow
 def test_passes_train_on_the_samplers_tokens_with_one_sync_for_each_rollout(tmp_path):
     _, data, recorder = fit(tmp_path, of_data={"passes_per_rollout": 3}, final_lr_fraction=0.0, lr=1e-2)
     versions = [batch.policy_version.unique().tolist() for batch in recorder.batches]

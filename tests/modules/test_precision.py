@@ -129,6 +129,7 @@ def test_advantages_do_not_depend_on_the_precision(trained):
         assert found.temperature == expected.temperature
 
 
+@pytest.mark.slow
 def test_a_missing_reward_of_any_value_leaves_advantages_and_figures_as_they_are(tmp_path):
     module, data, lightning, _ = online(tmp_path, "32-true")
     credits = kept_credit(module)
@@ -143,6 +144,7 @@ def test_a_missing_reward_of_any_value_leaves_advantages_and_figures_as_they_are
     assert one.figures()["train/lifecycles"] == 4 * 4, "those without a reward at their first task too"
 
 
+@pytest.mark.slow
 def test_the_log_probs_of_other_models_are_computed_in_the_precision_of_training(tmp_path):
     """The frozen initial policy before the first update is the policy: what is scored is what the first update finds."""
     module, data, lightning, watch = online(tmp_path, "bf16-mixed", terms=[KL(coefficient=0.1)])
@@ -161,6 +163,7 @@ class Rounded(Scorer):
         return torch.full(rows.token_ids.shape, -1.001)
 
 
+@pytest.mark.slow
 def test_the_log_probs_that_a_scorer_gives_are_not_rounded(tmp_path):
     terms, scorers = [KL(coefficient=0.1, to="one")], {"one": Rounded()}
     module, data, lightning, watch = online(tmp_path, "bf16-true", terms=terms, scorers=scorers)
@@ -176,6 +179,7 @@ def test_a_policy_that_begins_as_a_copier_is_made_before_its_weights_are_cast(tm
     assert {weight.dtype for weight in module.model.parameters()} == {torch.bfloat16}
 
 
+@pytest.mark.slow
 @each("precision", ["bf16-mixed", "bf16-true"])
 def test_a_critic_s_hidden_states_are_computed_in_the_precision_of_training(tmp_path, precision):
     module, data, lightning, _ = online(tmp_path, precision, critic=ValueHead())
@@ -204,6 +208,7 @@ def test_rotary_frequencies_are_moved_and_never_cast(trained):
     assert torch.equal(served, exact)
 
 
+@pytest.mark.slow
 def test_nor_are_those_of_the_frozen_initial_policy(tmp_path):
     module, data, lightning, _ = online(tmp_path, "bf16-true", terms=[KL(coefficient=0.1)])
     lightning.fit(module, data)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.dataset import ExactMatch
 from cod_lightning.envs.programs import ProgramWorld
@@ -33,6 +35,7 @@ def played(folder, frozen=(), max_turns=None):
     return group.lifecycles[0]
 
 
+@pytest.mark.slow
 @each("frozen", [(), ("solve",), ("update",)])
 def test_a_program_asks_the_policy_that_plays_solve_episodes(tmp_path, frozen):
     life = played(tmp_path, tuple(map(EpisodeKind, frozen)))
@@ -41,6 +44,7 @@ def test_a_program_asks_the_policy_that_plays_solve_episodes(tmp_path, frozen):
         assert {turn.response for turn in episode.turns} == {"w7" if episode.kind in frozen else "w0"}
 
 
+@pytest.mark.slow
 @each(("most", "status"), [(1, "truncated"), (2, "completed"), (99, "completed"), (None, "completed")])
 def test_a_task_that_is_cut_off_earlier_than_the_environment_ends_it_ends_a_program_too(tmp_path, most, status):
     for solve in played(tmp_path, max_turns=most).solves:

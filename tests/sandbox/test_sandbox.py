@@ -177,6 +177,7 @@ def test_calls_of_the_system_that_python_does_not_know_are_refused_too(sandbox):
     assert (ended.output.strip(), ended.complaint) == ("[]", "")
 
 
+@pytest.mark.slow
 @each("refused", SYSTEMS.values())
 def test_a_job_reads_files_of_the_user_where_the_system_has_neither_wall_alone_and_the_filter_holds_whatever_it_has(
     tmp_path, refused

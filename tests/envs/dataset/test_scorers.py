@@ -58,6 +58,7 @@ def test_a_regular_expression_matches_from_end_to_end_and_one_without_end_fails_
         RegexMatch().grade("a" * 100, key)
 
 
+@pytest.mark.slow
 @each(
     ("scorer", "value", "complaint"),
     [
@@ -100,6 +101,7 @@ def test_a_pattern_that_would_hang_the_reading_of_a_row_is_refused_in_seconds(pa
     assert time.perf_counter() - begun < 20
 
 
+@pytest.mark.slow
 def test_a_long_pattern_is_read_and_a_long_one_that_is_none_is_named():
     words = "|".join(f"(word{n})" for n in range(1000))
     assert RegexMatch().grade("word999", RegexMatch().key_of(words)).score == 1

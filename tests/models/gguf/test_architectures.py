@@ -40,6 +40,7 @@ def test_biases_of_llama_come_back_in_their_order(tmp_path):
         assert torch.equal(found.get_parameter(name), right), name
 
 
+@pytest.mark.slow
 @each(
     ("changes", "said"),
     [
