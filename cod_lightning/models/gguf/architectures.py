@@ -43,7 +43,7 @@ _READ = {
     "rope.freq_base",
     "vocab_size",
 }
-"""Keys that decide the model, all of which are read or checked."""
+"""Keys of the model that may stand: all are read or checked, but for `vocab_size`, for which the embeddings speak."""
 _GEMMA3_27B_LAYERS = 62
 """Gemma 3 of 27B alone scales its attention by its width per head, not by the size of a head."""
 
