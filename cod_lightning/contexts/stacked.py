@@ -75,7 +75,7 @@ class StackedScripted(Scripted["StackedContext"]):
 
 
 class StackedInTask(InTask["StackedContext"]):
-    """What the memories does within a task."""
+    """What the memories do within a task."""
 
     def on_turn(self, state: StackedState, response: str, tokens: TokenView) -> Intervention | None:
         """What the part says that answers within tasks."""

@@ -72,7 +72,7 @@ class CompactingBudget(Budget["CompactingContext"]):
 
 
 class CompactingInTask(InTask["CompactingContext"]):
-    """What summaries does within a task."""
+    """What summaries do within a task."""
 
     def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
         """A summary that was asked for; any other response is the inner mechanism's."""
