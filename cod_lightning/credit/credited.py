@@ -22,7 +22,7 @@ is ours.
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -134,7 +134,7 @@ class Credited:
     @property
     def advantages(self) -> Float[Tensor, " F"]:
         """What rows of each episode get; NaN where there is no advantage."""
-        return self.tilted.masked_fill(~self._unfiltered(self.valid), math.nan)
+        return self.tilted.masked_fill(~self.unfiltered(self.valid), math.nan)
 
     @property
     def trained(self) -> Bool[Tensor, " F"]:
@@ -145,7 +145,7 @@ class Credited:
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
         """A critic's returns of own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
-        known = self._unfiltered(self.returns.valid)
+        known = self.unfiltered(self.returns.valid)
         return (self.returns.values - self.of_attempts).masked_fill(~known, math.nan)
 
     @cached_property
@@ -170,7 +170,7 @@ class Credited:
             **{f"train/reward/position_{n}": float(total[n] / count[n]) for n in range(len(count)) if count[n]},
         }
 
-    def _unfiltered(self, chosen: Bool[Tensor, " F"]) -> Bool[Tensor, " F"]:
+    def unfiltered(self, chosen: Bool[Tensor, " F"]) -> Bool[Tensor, " F"]:
         """The chosen entries without those of packs that are filtered."""
         return chosen & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else chosen
 
@@ -208,22 +208,22 @@ def credited(
     divisor = divisor[table.begun]
     of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
     values, of_equals = divided(values, divisor), divided(of_equals, divisor)
-    tilted, temperature = values, 0.0
-    if reweight is not None:  # a critic's rows are not its own
-        its = valid & ~returns.valid if criticised else valid
-        tilted, temperature = reweight(values, table.action_counts, its)
-    return Credited(
+    plain = Credited(
         table=table,
         returns=returns,
         values=values,
         valid=valid,
-        tilted=tilted,
+        tilted=values,
         of_equals=of_equals,
-        temperature=temperature,
         filtered=filtered,
         criticised=chosen if criticised else None,
         of_attempts=of_attempts,
     )
+    if reweight is None:
+        return plain
+    its = valid & ~returns.valid if criticised else valid  # a critic's rows are not its own
+    tilted, temperature = reweight(values, table.action_counts, plain.unfiltered(its))
+    return replace(plain, tilted=tilted, temperature=temperature)
 
 
 @dataclass(frozen=True)
@@ -296,14 +296,15 @@ def with_attempts(
 
 
 def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
-    """Index of the first solve episode after each episode; of the last solve episode, its own.
+    """Index of the first solve episode after each episode; of the last solve episode, and where there is none, its own.
 
     >>> next_solve(torch.tensor([0, 1, 0, 0, 1, 0]))
     tensor([2, 2, 3, 5, 5, 5])
     """
     solves = (kinds == kind_id(EpisodeKind.SOLVE)).nonzero().squeeze(1)
-    places = torch.searchsorted(solves, torch.arange(len(kinds), device=kinds.device), right=True)
-    return solves[places.clamp_max(len(solves) - 1)]
+    own = torch.arange(len(kinds), device=kinds.device)
+    places = torch.searchsorted(solves, own, right=True)
+    return solves[places.clamp_max(len(solves) - 1)] if len(solves) else own
 
 
 def context_worth(beside: Shared) -> tuple[Float[Tensor, " F"], Bool[Tensor, " F"]]:

@@ -176,8 +176,8 @@ class EpisodeTable:
         """Rewards of solve episodes by pack, sibling and position, and which are known; places that a pack lacks are not."""
         chosen = (self.own & (self.kinds == kind_id(EpisodeKind.SOLVE))).nonzero().squeeze(1)
         g, k, _ = self.place[chosen].unbind(dim=1)
-        shape = (self.num_packs, int(k.max()) + 1, int(self.positions[chosen].max()) + 1)
         where = (g, k, self.positions[chosen])
+        shape = (self.num_packs, *(max(of.tolist(), default=0) + 1 for of in where[1:]))
         rewards = torch.zeros(shape).index_put(where, self.known_rewards[chosen])
         return rewards, torch.zeros(shape, dtype=torch.bool).index_put(where, self.valid[chosen])
 

@@ -51,7 +51,7 @@ class SDPO(PolicyLoss):
         last = torch.minimum(num_turns[better], num_turns[worse]) - 1
         gap = upto[better, last] - upto[worse, last]
         of_each = (pairs | pairs.T).sum(dim=1)
-        num_pairs, num_compared = (same * of_each).sum(dim=1) / 2, (same & (of_each > 0)).sum(dim=1)
-        share = (num_compared / num_pairs.clamp_min(1))[better].to(gap)
+        num_pairs, num_compared = (same * of_each).sum(dim=1) // 2, (same & (of_each > 0)).sum(dim=1)
+        share = num_compared[better].to(gap) / num_pairs[better].to(gap)
         loss = -(share * logsigmoid(self.beta * gap)).sum() / max(1, inputs.num_episodes)
         return LossOutputs(loss=loss)

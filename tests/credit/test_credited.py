@@ -14,6 +14,7 @@ from cod_lightning.credit.credited import AdaptiveRED, Credited
 from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
+from cod_lightning.methods.revisits import worth
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import EpisodeKind
@@ -119,6 +120,21 @@ def test_a_pack_whose_siblings_do_equally_well_is_filtered_whatever_a_shifted_ba
     assert found.packs_with_signal.tolist() == [False, True]
     assert found.figures()["train/zero_variance_packs"] == 0.5
     assert (found.values[:9].abs().max() > 0) == (scale != "group"), "without a filter they are imitated"
+
+
+def test_packs_that_are_filtered_have_no_say_in_the_tilt_of_those_that_are_trained_on():
+    """A shifted baseline gives siblings that do equally well an advantage above 0."""
+    equal, apart = [(1.0, 90), (1.0, 90)], [(1.0, 1), (0.0, 2)]
+    facts = [
+        [EpisodeFacts(k, 0, None, True, 0, 0, reward, n) for k, (reward, n) in enumerate(of)] for of in (equal, apart)
+    ]
+    how = {"reweight": AdaptiveRED(), "filtered": True}
+    both, alone = (
+        credited_entries(episode_table(packs), TaskCredit(), AsymRE(), **how) for packs in (facts, facts[1:])
+    )
+    assert both.temperature == alone.temperature > 0
+    assert both.advantages.isnan().tolist() == [True, True, False, False]
+    assert torch.equal(both.advantages[2:], alone.advantages)
 
 
 @each("filtered", [False, True])
@@ -292,6 +308,24 @@ def test_packs_that_nothing_is_compared_in_are_not_said_to_be_without_signal_whe
     for packs, criticised, share in (([alone], False, 1.0), ([alone], True, None), ([alone, tied], True, 1.0)):
         found = credited_entries(episode_table(packs), EpisodeCredit(), GroupMean(), criticised=criticised)
         assert found.figures().get("train/zero_variance_packs") == share
+
+
+def test_lifecycles_without_a_solve_episode_have_figures_and_credit_beside_those_with_attempts():
+    """Of a program that goes no further where the text that it asks for failed."""
+    lost = [EpisodeFacts(k, 0, None, True, kind_id(EpisodeKind.WRITE), 0, None, 3) for k in range(2)]
+    found = credited_entries(episode_table([lost]), EpisodeCredit(), GroupMean())
+    assert found.figures() == {
+        "train/lifecycles": 2.0,
+        "train/red_temperature": 0.0,
+        "train/zero_variance_packs": 1.0,
+    }
+    rewards, valid = found.table.solved()
+    for by in ("variance", "regret", "failure"):
+        assert worth(rewards, valid, by).tolist() == [0.0]
+    attempted = [EpisodeFacts(2, 0, None, True, 0, 0, 1.0, 3), EpisodeFacts(2, 1, 0, True, 0, 0, 0.0, 3)]
+    found = credited_entries(episode_table([[*lost, *attempted]]), EpisodeCredit(), GroupMean())
+    assert found.valid.tolist() == [False, False, False, True]
+    assert found.values.tolist() == [0.0, 0.0, 0.0, -0.5]
 
 
 def test_packs_that_are_filtered_teach_a_critic_nothing_and_all_others_are_in_its_updates():
