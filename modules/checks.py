@@ -72,14 +72,15 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
     yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected
 
     needs = module.critic is None or module.filter_packs or data.resample_packs or data.replay is not None
-    expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do"
-    compared = (baseline.compares and needs) or loss.compares_siblings
+    expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do, and some data.source"
+    compared = (baseline.compares and needs) or loss.compares_siblings or data.packs.source.compares
     compared = compared or any(isinstance(part, SiblingReward) for part in data.rewards.values())
     yield data.group_size < 2 and compared, "data.group_size", data.group_size, expected
 
     if isinstance(baseline, TermsAlone):
-        expected = "0 with baseline=TermsAlone, beside which every pack would be replaced"
+        expected = "left out with baseline=TermsAlone, beside which every pack would be replaced, and none is worth a replay"
         yield data.resample_packs, "data.resample_packs", data.resample_packs, expected
+        yield data.replay is not None, "data.replay", data.replay, expected
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         yield not module.terms, "model.baseline", baseline, expected
     if isinstance(baseline, Accepted):

@@ -33,6 +33,8 @@ class Bandit(PackSource):
         temperature: Of the softmax; high draws all categories alike, low draws the one of the largest Q.
     """
 
+    compares = True
+
     def __init__(self, step_size: PositiveShare = 0.5, temperature: Positive = 0.2) -> None:
         self.step_size, self.temperature = step_size, temperature
         self.values: dict[str, float] = {}

@@ -59,6 +59,8 @@ class Revisits(PackSource):
         solved_max: With by=failure, the largest mean reward, above which a pack counts as solved.
     """
 
+    compares = True
+
     def __init__(
         self,
         by: Worth = "variance",

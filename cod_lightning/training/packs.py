@@ -80,6 +80,8 @@ class PackSource(ABC):
     """Of the run; `start` sets it."""
     sizes: Sequence[int] = ()
     """Tasks that a pack may have, beside `data.pack_size`."""
+    compares: bool = False
+    """Whether it learns nothing of a single lifecycle of each pack."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
     num_waiting: int = 0

@@ -11,8 +11,11 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.growth import Growth
 from cod_lightning.methods.nft import NFT
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
+from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
@@ -46,8 +49,13 @@ from tests.training.test_rollouts import data, module
         ({"filter_packs": True, "critic": ValueHead()}, {"group_size": 1}, r"data\.group_size is 1"),
         ({"critic": ValueHead()}, {"group_size": 1, "resample_packs": 2}, r"data\.group_size is 1"),
         ({"critic": ValueHead()}, {"group_size": 1, "replay": SelfImitation()}, r"data\.group_size is 1"),
+        *(
+            ({"critic": ValueHead()}, {"group_size": 1, "source": of}, r"data\.group_size is 1")
+            for of in (Bandit(), Revisits())
+        ),
         ({"critic": ValueHead()}, {"group_size": 1, "rewards": {"a": NoisyPairwiseJudge()}}, r"data\.group_size is 1"),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}, r"data\.resample_packs is 2"),
+        ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"replay": SignalReplay()}, r"data\.replay is Signal"),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
         ({"baseline": Accepted(), "scale": "batch"}, {}, r"model\.scale is batch"),
         ({"baseline": Accepted(), "loss": SDPO()}, {}, r"model\.loss is SDPO"),
@@ -73,7 +81,8 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
         ({"baseline": AsymRE(), "scale": "group"}, {"replay": SelfImitation()}),
         ({"baseline": AsymRE(), "filter_packs": True}, {"resample_packs": 1}),
-        ({"baseline": TermsAlone(), "terms": [EntropyBonus()], "filter_packs": True}, {"replay": SignalReplay()}),
+        ({"baseline": TermsAlone(), "terms": [EntropyBonus()], "filter_packs": True}, {"source": Revisits()}),
+        ({"critic": ValueHead()}, {"group_size": 1, "source": Growth()}),
         ({"credit": TaskCredit()}, {"program": Counterfactual()}),
         *(({"critic": ValueHead()}, {"program": of, "group_size": 1}) for of in (Anchored(), Counterfactual())),
         ({"credit": TrajectoryCredit()}, {"program": Anchored()}),
