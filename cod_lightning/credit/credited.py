@@ -273,12 +273,14 @@ def with_attempts(
     rewards = table.known_rewards.double()
     (own, after), later = torch.zeros(2, len(table), dtype=torch.float64), torch.arange(len(table))
     """Its own weight in each return, that of the solve episode that comes next, and which that is; of the last, itself."""
-    for entries, weights in rule.by_lifecycles(table):
-        place = next_solve(table.kinds[entries[0]])
-        own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
-        later[entries] = entries[:, place]
     solves, updates = (table.kinds == kind_id(kind) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE))
-    updates &= later > torch.arange(len(table))  # of those after the last solve episode attempts measure nothing
+    is_last = torch.zeros_like(updates)
+    """Which are the last update before a solve episode: what the one before it wrote, attempts without the last one had, too."""
+    for entries, weights in rule.by_lifecycles(table):
+        place, num = next_solve(table.kinds[entries[0]]), updates[entries[0]].cumsum(0)
+        own[entries], after[entries] = weights.diagonal(), weights.gather(1, place[:, None]).squeeze(1)
+        later[entries], is_last[entries] = entries[:, place], num[place] == num
+    updates &= is_last
     mean_of_others = (beside.total - rewards) / (beside.count - table.valid.double()).clamp_min(1)
     anchored = own[table.begun] / begun.count.clamp_min(1) * (rewards - mean_of_others)
     worth, known = context_worth(begun)

@@ -259,6 +259,26 @@ def test_a_sibling_s_update_after_its_last_task_has_nothing_that_attempts_measur
     assert float(found.values[table.numbers[0, 0, 1]]) == pytest.approx((1.0 - 1.0) - mean([0.0, 1.0]) + 1.0 - 0.25)
 
 
+def test_of_two_updates_in_a_row_attempts_without_the_last_one_measure_that_alone():
+    own = [(0, 0, 0.0, ""), (1, 0, 0.0, "first"), (1, 0, 0.0, "last"), (0, 1, None, "")]
+    packs = [
+        [
+            EpisodeFacts(k, e, None, True, kind, n, last if r is None else r, 1, name)
+            for e, (kind, n, r, name) in enumerate(own)
+        ]
+        for k, last in enumerate((1.0, 0.0))
+    ]
+    facts = [one for life in packs for one in life]
+    attempt = EpisodeFacts(0, 4, 3, False, 0, 1, 0.25, 1)
+    plain, found = (
+        credited_entries(episode_table([of]), EpisodeCredit(mean=False), GroupMean())
+        for of in (facts, [*facts, attempt])
+    )
+    first, last = (found.table.numbers[0, 0, e] for e in (1, 2))
+    assert found.values[first] == plain.values[first] == 0.5, "the attempt had what it wrote"
+    assert found.values[last] == (1.0 - 1.0) - mean([0.0, 0.0]) + 1.0 - 0.25
+
+
 class ByName:
     """Advantages of a pack's episodes and attempts, which a program may have named, as loops over them."""
 
