@@ -21,7 +21,7 @@ class Bandit(PackSource):
 
         Q_c <- step_size * r_c + (1 - step_size) * Q_c,    r_c = mean |A| over the episodes of its packs,
 
-    from Q = 0. Packs in which all siblings do equally well have advantages of 0: what is solved always or never is drawn less. The
+    from Q = 0, with A without what a baseline adds to all (`AsymRE`). Packs in which all siblings do equally well have advantages of 0: what is solved always or never is drawn less. The
     weights of a mixture have no say.
 
     Source: Chen et al., "Self-Evolving Curriculum for LLM Reasoning" (SEC, arXiv 2505.14970), whose runs take a step size of 0.5
@@ -68,7 +68,7 @@ class Bandit(PackSource):
         category = torch.tensor([places[str(choice.category)] for choice in outcomes.choices])
         credit, table = outcomes.credit, outcomes.credit.table
         of_own = category[table.place[:, 0]]
-        means = mean_absolute(credit.values, credit.valid & table.own, of_own, len(places)).tolist()
+        means = mean_absolute(credit.values - credit.of_equals, credit.valid & table.own, of_own, len(places)).tolist()
         for name, mean in zip(self.values, means, strict=True):
             if not math.isnan(mean):
                 self.values[name] = self.step_size * mean + (1 - self.step_size) * self.values[name]

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,6 +43,12 @@ def test_values_follow_the_latest_rollouts_and_a_category_of_which_nothing_is_kn
     source.observe(outcomes(["b", "c"], [[[0.3, -0.5]], [[9.0, 9.0]]], [[[True, True]], [[False, False]]]))
     assert source.values == pytest.approx({"a": 0.125, "b": 0.25 * 0.4 + 0.75 * 0.025, "c": 0.0})
     assert source.num_packs == {"a": 2, "b": 2, "c": 1}
+
+
+def test_what_a_shifted_baseline_adds_to_all_advantages_is_nothing_to_learn():
+    source, seen = bandit(), outcomes(["a", "b"], [[[0.5, 0.5]], [[1.0, 0.0]]])
+    source.observe(replace(seen, credit=replace(seen.credit, of_equals=0.5)))
+    assert source.values == pytest.approx({"a": 0.0, "b": 0.25})
 
 
 def test_categories_are_drawn_by_the_softmax_of_their_values():
