@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.callbacks import WeightSync
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.methods.privileged import PrivilegedScorer
 from cod_lightning.models import TinyPolicy
@@ -22,7 +23,9 @@ from cod_lightning.training.scorers import CheckpointScorer, Scorer, ScorerByWor
 from cod_lightning.training.vllm_scorer import VLLMScorer
 from tests.cases import each
 from tests.credit_tables import made_batch
+from tests.small_fit import Updates, small_fit
 from tests.stubs import WordWorld
+from tests.training.test_replay import Everything
 from tests.vllm_server import FakeVLLM
 
 TINY = {"hidden_size": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64, "window": 256}
@@ -304,3 +307,31 @@ def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(
     batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, place=torch.zeros(4, 3).long())
     scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)
     assert set(scores[batch.action_mask].tolist()) == {-8.0}
+
+
+class OfThisRollout(Scorer):
+    """Knows what was played now, as a teacher that sees more does."""
+
+    def rows(self, rows, played):
+        return rows, ~rows.is_replayed
+
+    def score(self, rows, forward):
+        return forward(None, rows) - 0.1
+
+
+class Whatever(Everything):
+    """Stores all that it sees."""
+
+    def worth(self, episode):
+        return 1.0
+
+
+def test_a_teacher_that_does_not_know_replayed_rows_leaves_them_out_however_many_there_are(tmp_path):
+    updates, own = Updates(), {"terms": [KL(to="teacher")], "scorers": {"teacher": OfThisRollout()}}
+    small_fit(tmp_path, WeightSync(), updates, module=own, replay=Whatever(), rollouts_per_epoch=3)
+    whole = updates.batches[-2:]
+    replayed, new = (sum(int(b.action_mask[b.is_replayed == one].sum()) for b in whole) for one in (True, False))
+    assert replayed > new
+    for batch in whole:
+        known = batch.action_mask & batch.scores["teacher"].isfinite()
+        assert known.equal(batch.action_mask & ~batch.is_replayed[:, None])
