@@ -214,7 +214,7 @@ class _Demonstrating(Agent):
         mechanism, position, state = self.setting.mechanism, self._position, self._state()
         if mechanism.updates and self._latest is not None and not again:
             state = mechanism.feedback(state, self._latest)
-        own, who = self.pack.tasks[position], f"{self.pack.id}.{position}.solve"
+        own, who = self._own(task), f"{self.pack.id}.{position}.solve"
         self._latest = await run_solve_episode(self.setting.env, own, state, self.setting, who, position)
         self._position += 1
         self.episodes.append(self._latest)
@@ -232,7 +232,7 @@ class _Demonstrating(Agent):
         position, env = self._position, self.setting.env
         if not ask.scripted:
             return Written.skipped(position)
-        own, who = self.pack.tasks[position], f"{self.pack.id}.{position}.propose"
+        own, who = self._own(task), f"{self.pack.id}.{position}.propose"
         written = await run_write_episode(ask, env, own, self._state(), self.setting, who, position)
         if not (episode := written.episode).success:
             said = episode.error or repr(shorten(episode.turns[-1].response, 80))
@@ -241,6 +241,10 @@ class _Demonstrating(Agent):
             raise ConfigError("data.env", type(env).__name__, expected, remedy)
         self.episodes.append(episode)
         return written
+
+    def _own(self, task: Task) -> Task:
+        """The pack's task in place of one that a program chooses; of programs with more than those, what they choose."""
+        return next(iter(self.pack.tasks[self._position :]), task)
 
     def _state(self) -> Any:
         return beside(self.setting.mechanism, Scripted).adopt(self.teacher.context(self._rng))

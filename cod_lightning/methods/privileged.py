@@ -26,8 +26,8 @@ class PrivilegedScorer(Scorer):
     """A teacher that sees more: every prompt shows the context that the environment's oracle writes, in place of the agent's own.
 
     In solve episodes it knows the pack's hidden rule, in updates it knew that before the task; the policy sampled the tokens
-    without that knowledge. Rows whose prompt begins anew in the middle of an episode, replayed ones, and those that would no
-    longer fit into the window have no score.
+    without that knowledge. Rows whose prompt begins anew in the middle of an episode, replayed ones, those beyond the tasks of
+    the pack, and those that would no longer fit into the window have no score.
 
     Source: on-policy self-distillation (OPSD, arXiv 2601.18734), on-policy context distillation (arXiv 2602.12275). What differs:
     the privilege is the context that the environment's oracle writes; one sampled token stands for the whole distribution.
@@ -80,7 +80,7 @@ class OraclePrompts:
     def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
         mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
         rules, tools, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
-        if (state := contexts[episode.position]) is None:
+        if (state := next(iter(contexts[episode.position :]), None)) is None:
             return None
         if episode.kind is not EpisodeKind.UPDATE:
             observation = episode.turns[0].observation

@@ -147,6 +147,24 @@ class Named(Program):
             await agent.rewrite(await agent.solve(task), compared_with="rewrite")
 
 
+class Twice(Program):
+    """Each task two times."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            await agent.solve(task)
+            await agent.rewrite(await agent.solve(task))
+
+
+def test_a_program_that_solves_more_than_the_tasks_of_a_pack_is_demonstrated_in_what_it_chooses():
+    data = DemonstrationDataModule(LEVERS, HINT, Twice(), pack_size=2, num_updates=1, num_packs=3)
+    set_up(data)
+    life = data._demonstrate(0).lifecycles[0]
+    assert [one.position for one in life.solves] == [0, 1, 2, 3]
+    assert [one.position for one in life.updates] == [1, 3]
+    assert not life.failed
+
+
 def test_rewrites_that_a_program_gives_a_name_are_demonstrated():
     data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), Named(), num_updates=1, num_packs=3)
     set_up(data)

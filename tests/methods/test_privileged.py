@@ -15,7 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import oracle_contexts
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
@@ -116,6 +116,24 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
         for window, fits in ((room, True), (room - 1, False)):
             tight = replace(setting, sampler=replace(setting.sampler, window=window))
             assert (OraclePrompts(Played({5: group}, tight))(5, 0, e, ids) is not None) == fits
+
+
+class Twice(Program):
+    """Each task two times."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            await agent.rewrite(await agent.solve(task))
+            await agent.rewrite(await agent.solve(task))
+
+
+def test_episodes_beyond_the_tasks_of_the_pack_have_no_prompt_since_the_oracle_writes_one_context_a_task():
+    world, mechanism = Levers(protocol="compact"), HintContext("compact")
+    setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism), program=Twice())
+    group = run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)[0]
+    prompt = OraclePrompts(Played({0: group}, setting))
+    for e, one in enumerate(group.lifecycles[0].episodes):
+        assert (prompt(0, 0, e, one.turns[0].new_ids) is None) == (one.position >= 2)
 
 
 @each("template", [QWEN3_TOOLS, CHATML])
