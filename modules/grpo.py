@@ -297,7 +297,9 @@ class GRPOModule(PolicyModule):
                     scores[name] = torch.zeros_like(batch.behaviour_logprobs)
                     scores[name][batch.action_mask] = found[rows.action_mask]
                     scores[name][~known] = math.nan
-            new = batch.action_mask & ~batch.is_replayed[:, None]  # a teacher that sees more knows those of this rollout alone
+            new = (
+                batch.action_mask & ~batch.is_replayed[:, None]
+            )  # a teacher that sees more knows those of this rollout alone
             counts = gathered((int((new & ~scores[name].isfinite()).sum()), int(new.sum())))
             check_missing(name, sum(missing for missing, _ in counts), sum(tokens for _, tokens in counts))
         batch = replace(batch, scores=scores, old_logprobs=old)
