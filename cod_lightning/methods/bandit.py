@@ -21,8 +21,8 @@ class Bandit(PackSource):
 
         Q_c <- step_size * r_c + (1 - step_size) * Q_c,    r_c = mean |A| over the episodes of its packs,
 
-    from Q = 0, with A without what a baseline adds to all (`AsymRE`). Packs in which all siblings do equally well have advantages of
-    0: what is solved always or never is drawn less. The weights of a mixture have no say.
+    from Q = 0, with A without what a baseline adds to all (`AsymRE`). Packs in which all siblings do equally well have advantages
+    of 0: what is solved always or never is drawn less. The weights of a mixture have no say.
 
     Source: Chen et al., "Self-Evolving Curriculum for LLM Reasoning" (SEC, arXiv 2505.14970), whose runs take a step size of 0.5
     and temperatures of 0.2, 0.4 and 1. What differs: its advantages are divided by the group's standard deviation (here
