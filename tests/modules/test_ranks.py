@@ -23,6 +23,7 @@ from cod_lightning.objective.losses import GSPO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
+from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.adapted import write_base
 from tests.cases import each
@@ -161,6 +162,7 @@ OBJECTIVES = {
     "clip_cov": {"loss": ClipCov(drop_fraction=0.1, cov_low=-9.0, cov_high=9.0), "scale": "batch", "reweight": None},
     "kl_cov": {"loss": KLCov(penalised_fraction=0.1), "terms": [KL(coefficient=0.1)], "filter_packs": True},
     "gspo": {"loss": GSPO(), "terms": [EntropyBonus(coefficient=0.01)], "gradient_clip_val": 1e-3},
+    "critic": {"critic": ValueHead(lr=0.1, gae_lambda=0.9)},
 }
 
 
@@ -179,7 +181,7 @@ def alone(recorded, tmp_path_factory):
     ("name", "number", "chosen"),
     [
         ("ddp", 2, OBJECTIVES),
-        ("fsdp2", 2, ("rec", "gspo")),  # norms of shards are added up before a gradient is clipped
+        ("fsdp2", 2, ("rec", "gspo", "critic")),  # norms of shards are added up before a gradient is clipped
         ("fsdp2", 4, ("rec",)),
         pytest.param("ddp", 4, ("rec",), marks=pytest.mark.soak),
     ],
