@@ -15,8 +15,8 @@ from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Repl
 class SelfImitation(Replay):
     """Stores episodes of positive advantage; some join each update, with what their advantage would be now.
 
-    Of a stored episode, R is the return, A > 0 the advantage and B the mean return of its siblings of then; M is the median of the
-    latest group means at its place in the lifecycle. In rollout n its advantage is
+    Of a stored episode, R is the return, A > 0 the advantage, less what `AsymRE` adds to all, and B the mean return of its siblings
+    of then; M is the median of the latest group means at its place in the lifecycle. In rollout n its advantage is
 
         A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient (1 - cos(pi min(1, (n + 1) / warmup_rollouts))) / 2
 
@@ -77,7 +77,9 @@ class SelfImitation(Replay):
         """The same episode may join several updates, none of them twice."""
         medians = {place: median(values) for place, values in self.returns.items()}
         now = {
-            one: one.advantage * (one.episode_return - medians[one.episode]) / (one.episode_return - one.group_return)
+            one: (one.advantage - one.of_equals)
+            * (one.episode_return - medians[one.episode])
+            / (one.episode_return - one.group_return)
             for one in stored
         }
         good = [one for one in stored if now[one] > NO_ADVANTAGE]

@@ -38,6 +38,8 @@ class RecordedEpisode:
     """Against its siblings of then, before a reweighting such as RED."""
     num_tokens: int
     """Of its rows, prompts included."""
+    of_equals: float = 0.0
+    """What the advantage would be if all siblings had done equally well, as by `AsymRE`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +92,9 @@ class Replay(ABC):
         self.seed = seed
 
     def worth(self, episode: RecordedEpisode) -> float:
-        """How much the episode is worth storing: one of 0 or less is not. Here the size of its advantage."""
-        return abs(episode.advantage) if abs(episode.advantage) > NO_ADVANTAGE else 0.0
+        """How much the episode is worth storing: one of 0 or less is not. Here how far its advantage is from that of equals."""
+        size = abs(episode.advantage - episode.of_equals)
+        return size if size > NO_ADVANTAGE else 0.0
 
     def observe(self, rollout: RecordedRollout) -> None:
         """Learn from a rollout that is over."""

@@ -83,6 +83,7 @@ class ReplayBuffer:
         for n, g in enumerate(sorted(packs.keys() - firsts.keys())):
             updates[n % len(updates)].append(g)
         known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
+        of_equals = torch.as_tensor(credit.of_equals).expand(len(credit.table))
         episodes = [
             RecordedEpisode(
                 rollout=number,
@@ -94,6 +95,7 @@ class ReplayBuffer:
                 group_return=float(credit.group_returns[entry]),
                 advantage=float(credit.values[entry]),
                 num_tokens=num,
+                of_equals=float(of_equals[entry]),
             )
             for entry, (num, version, _) in known
             for g, k, e in [places[entry]]

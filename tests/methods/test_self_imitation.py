@@ -54,6 +54,16 @@ def test_self_imitation_replays_what_is_still_better_than_the_median_with_a_weig
     assert replay.weight == 0.8
 
 
+def test_what_a_shifted_baseline_adds_to_all_is_no_measure_of_how_good_an_episode_still_is():
+    replay = SelfImitation(warmup_rollouts=0)
+    replay.start(1)
+    replay.observe(rollout := of_rollout([recorded(group_return=0.2)]))
+    plain = {"episode_return": 0.501, "group_return": 0.5}
+    stored = [recorded(**plain, advantage=0.001), recorded(**plain, advantage=0.101, of_equals=0.1, sibling=1)]
+    found = [one.advantage for one in replay.choose(stored, rollout)[0]]
+    assert found == pytest.approx([0.301] * 2)
+
+
 def test_a_group_counts_once_whichever_of_its_siblings_are_known():
     replay = SelfImitation()
     for siblings in ((0, 1), (1, 2)):

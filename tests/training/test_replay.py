@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.baselines import AsymRE, GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
@@ -192,6 +192,14 @@ def test_beside_shuffled_episodes_too_what_is_replayed_joins_the_update_that_it_
     for batch, plain in zip(story, alone, strict=True):
         assert batch.episode[~batch.is_replayed].tolist() == plain.episode.tolist()
     assert [bool(batch.is_replayed.any()) for batch in story] == [False, False, True, False, True, False]
+
+
+def test_packs_without_signal_are_not_stored_though_a_baseline_gives_all_their_episodes_an_advantage():
+    story = Story(SignalReplay())
+    story.credited = lambda table: credited(table, TaskCredit(), AsymRE())
+    updates(story.stream)
+    assert {one.pack_id for one in story.buffer.stored} == {f"p{n}" for n in range(12) if n % 4 != 3}
+    assert [one.of_equals for one in story.buffer.stored] == pytest.approx([0.1] * len(story.buffer.stored))
 
 
 @each("filtered", [False, True])
