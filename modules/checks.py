@@ -12,6 +12,7 @@ from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.rewards import SiblingReward
 from cod_lightning.training.scorers import Scorer
+from cod_lightning.types import EpisodeKind
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -70,6 +71,9 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
     kinds, left = [str(kind) for kind in module.trained_kinds], ", ".join(sorted(there)) or "none is left"
     expected = f"a kind that data.program has and data.frozen does not play ({left})"
     yield not there & {*module.trained_kinds}, "model.trained_kinds", kinds, expected
+    unmeasured = EpisodeKind.UPDATE not in there & {*module.trained_kinds}
+    expected = "one without attempts that measure what an update wrote, since none is trained"
+    yield {*data.program.beside} - {"own"} and unmeasured, "data.program", data.program, expected
 
     needs = module.critic is None or module.filter_packs or data.resample_packs or data.replay is not None
     expected = "at least 2 where siblings are compared, as all but model.critic and baseline=TermsAlone do, and some data.source"

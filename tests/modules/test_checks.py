@@ -19,6 +19,7 @@ from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
+from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
@@ -39,6 +40,19 @@ from tests.training.test_rollouts import data, module
                 (["update"], {"program": ConnectTheDots(every=None)}),
                 (["solve"], {"frozen": FrozenRole("solve", "x")}),
                 (None, {"frozen": FrozenRole("solve", "x"), "program": ConnectTheDots(every=None)}),
+            )
+        ),
+        *(
+            (
+                {"trained_kinds": kinds},
+                {"program": Counterfactual(program=Anchored(program=ConnectTheDots(every=every)))} | of_data,
+                r"data\.program is Counterfactual",
+            )
+            for kinds, every, of_data in (
+                (None, None, {}),
+                (["solve"], 1, {}),
+                (None, 1, {"frozen": FrozenRole("update", "x")}),
+                (None, 1, {"context": TranscriptContext()}),
             )
         ),
         ({"baseline": Accepted()}, {"program": BestOfN()}, r"data\.program is BestOfN"),

@@ -311,7 +311,8 @@ def test_packs_without_signal_are_replaced_by_further_ones_and_after_the_last_ro
 
 def data(**options):
     sizes = {"pack_size": 3, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 1, "val_packs": 1}
-    return RolloutDataModule(WordWorld(), PlainContext(), FunctionEngine(lambda _: (2,)), **(sizes | options))
+    own = {"context": PlainContext(), "engine": FunctionEngine(lambda _: (2,))} | sizes
+    return RolloutDataModule(WordWorld(), **(own | options))
 
 
 def module(**options):
