@@ -84,7 +84,8 @@ class Anchored(_Attempted):
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual(_Attempted):
-    """Some tasks, each the first after an update, are also attempted without the context that it wrote, to measure its worth."""
+    """Some tasks, each the first after an update, are also attempted without the context that it wrote, and without a note that the
+    program made of it, to measure its worth."""
 
     name = "without_context"
     attempts: Count = 2
@@ -111,11 +112,13 @@ class _Attempting:
         return getattr(self._agent, name)
 
     async def solve(self, task: Task, **more: Any) -> Episode:
-        of, position, again = self._of, self._position, more.get("again", False)
+        of, position = self._of, self._position
         drawn = derive_seed(of.name, self._pack.id, self.sibling, position) < of.fraction * 2**63
-        if position and drawn and not again and of.attempted(position, self._rewritten):
+        elsewhere = more.get("again") or any(more.get(state) is not None for state in ("context", "shown"))
+        if position and drawn and not elsewhere and of.attempted(position, self._rewritten):
             for shows in of.forks.elements():
-                self._agent.fork(task, shows, more.get("note", ""))
+                # a plan, say, was written in view of the context
+                self._agent.fork(task, shows, more.get("note", "") if shows == "own" else "")
         self._position, self._rewritten = position + 1, False
         return await self._agent.solve(task, **more)
 

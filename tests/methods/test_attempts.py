@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.propose import ProposeAndSolve
@@ -105,6 +105,19 @@ def test_a_task_that_the_program_plays_again_has_no_attempts_which_would_begin_w
     again = Anchored(attempts=2, fraction=1.0, program=ProposeAndSolve(solves=2, proposes=False))
     for life in lives(live(again)):
         assert [one.position for one in life.attempts] == [2]
+
+
+class Back(Program):
+    """Each later task begins with what was written after the first one."""
+
+    async def __call__(self, agent, pack):
+        noted = await agent.rewrite(await agent.solve(pack.tasks[0]))
+        for task in pack.tasks[1:]:
+            await agent.rewrite(await agent.solve(task, context=noted.state_after))
+
+
+def test_a_task_that_begins_with_a_state_of_the_program_s_has_no_attempts_which_would_begin_with_the_agent_s():
+    assert not any(life.attempts for life in lives(live(Anchored(attempts=2, fraction=1.0, program=Back()))))
 
 
 @each("instead", ["previous", "empty"])

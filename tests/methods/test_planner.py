@@ -13,7 +13,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.lifecycles.controls import Controlled
-from cod_lightning.methods.attempts import Anchored
+from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.transcript import dump, load
@@ -63,6 +63,14 @@ def test_attempts_at_a_planned_task_are_shown_its_plan():
     for attempt, solved in ((one, life.solves[one.position]) for life in lives for one in life.attempts):
         assert attempt.turns[0].new_ids == solved.turns[0].new_ids
     assert sum(len(life.attempts) for life in lives) == 4 * 3 * 2
+
+
+def test_attempts_without_a_context_are_without_the_plan_that_was_made_in_view_of_it():
+    groups = live(program=Counterfactual(program=PLAN, attempts=1, fraction=1.0))
+    attempts = [one for group in groups for life in group.lifecycles for one in life.attempts]
+    assert len(attempts) == 4 * 3
+    for one in attempts:
+        assert "w6" not in CHAT.tokenizer.decode(list(one.turns[0].new_ids)).partition(one.turns[0].observation)[0]
 
 
 def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblings_plans():
