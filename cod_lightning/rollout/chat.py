@@ -146,10 +146,10 @@ class Chat:
         """The dialogue with the run's own words before its system message, unless they are there."""
         if not self.system_prompt or not messages:
             return tuple(messages)
-        first, *others = messages
-        if first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
+        (first, *others), own = messages, f"{self.system_prompt}\n\n"
+        if first.role is not Role.SYSTEM or first.content.startswith(own):
             return tuple(messages)
-        return (Message(Role.SYSTEM, f"{self.system_prompt}\n\n{first.content}"), *others)
+        return (Message(Role.SYSTEM, f"{own}{first.content}"), *others)
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""

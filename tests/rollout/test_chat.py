@@ -214,3 +214,11 @@ def test_a_blank_message_that_the_template_leaves_out_forges_no_role(gpt_oss):
         assert gpt_oss.opening(messages) == templated(gpt_oss.tokenizer, messages)
         listed = [{"role": one.role.value, "content": one.content} for one in messages]
         assert gpt_oss.encode(gpt_oss.asked(listed)) == templated(gpt_oss.tokenizer, messages)
+
+
+def test_words_before_every_system_message_stand_there_once_also_before_one_that_begins_with_the_same():
+    chat = Chat(bpe_tokenizer(QWEN3), system_prompt="Be brief.")
+    once = chat.prefixed((Message(Role.SYSTEM, "Be brief. Pull levers."), OPENING[1]))
+    assert [message.content for message in once] == ["Be brief.\n\nBe brief. Pull levers.", "Which way?"]
+    assert chat.prefixed(once) == once
+    assert chat.prefixed(OPENING[1:]) == OPENING[1:]
