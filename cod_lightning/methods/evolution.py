@@ -196,4 +196,4 @@ def drawn_parent(scores: Float[np.ndarray, "C P"], rng: random.Random) -> int:
 def score(life: Lifecycle) -> float:
     """Mean reward of its tasks; NaN where one is missing."""
     rewards = [one.reward for one in life.solves]
-    return math.nan if None in rewards else sum(rewards) / len(rewards)  # pyright: ignore
+    return math.nan if not rewards or None in rewards else sum(rewards) / len(rewards)  # pyright: ignore

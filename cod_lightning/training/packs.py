@@ -252,7 +252,8 @@ def _damage(life: Lifecycle, num_ids: int) -> str:
     solved = sorted(one.position for one in life.solves)
     written = {one.position for one in life.own if one.kind is EpisodeKind.WRITE}
     updated = {one.position for one in life.updates}
-    if not solved or solved != list(range(len(solved))) or updated - {*solved} or written - {*solved, len(solved)}:
+    begins = solved or life.failed  # a program may end where a text that it asks for has failed
+    if not begins or solved != list(range(len(solved))) or updated - {*solved} or written - {*solved, len(solved)}:
         return "episodes of which some belong to no solve episode"
     own = life.own
     begun = {(e, one.kind, one.position) for e, one in enumerate(own) if one.kind is EpisodeKind.SOLVE}

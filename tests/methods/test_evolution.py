@@ -17,10 +17,10 @@ from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, besi
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods import evolution as evolution_module
-from cod_lightning.methods.evolution import Evolution, drawn_parent
+from cod_lightning.methods.evolution import Evolution, drawn_parent, score
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Split
+from cod_lightning.types import Lifecycle, Split
 from tests.cases import each
 
 SECRET = "Pull with both hands"
@@ -119,6 +119,10 @@ def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
     assert first.refused == "rewards are missing in all of the round's packs"
     assert all(map(math.isnan, one.candidates[0].scores))
     assert one.best.mean == -math.inf
+
+
+def test_a_lifecycle_without_a_task_has_no_score():
+    assert math.isnan(score(Lifecycle(pack_id="p", sibling=0, episodes=())))
 
 
 @each("hides", [False, True])

@@ -20,6 +20,7 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import REC
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import TrainingPacks
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.cases import each
 from tests.small_fit import quiet_trainer, small_data, small_policy
 from tests.stubs import WordWorld
@@ -187,6 +188,14 @@ def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(ot
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(ConfigError, match=rf"data\.source.*{said}"):
         collected(tmp_path)
+
+
+def test_a_lifecycle_that_a_fault_ended_before_its_first_task_is_one_of_a_rollout(other, tmp_path):
+    group, *_ = transcript.read(other[1] / "train.jsonl")
+    lost = Episode(kind=EpisodeKind.WRITE, position=0, status=EpisodeStatus.FAILED, error="EnvironmentFailure: gone")
+    lives = (structs.replace(group.lifecycles[0], episodes=(lost,)), group.lifecycles[1])
+    transcript.write(tmp_path / "train.jsonl", [structs.replace(group, lifecycles=lives)])
+    assert collected(tmp_path, num_packs=1)[0].lifecycles[0].episodes == (lost,)
 
 
 def test_a_row_beyond_the_window_is_refused_though_its_digests_are_right(other, tmp_path):
