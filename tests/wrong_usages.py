@@ -199,6 +199,8 @@ SMOKE --ckpt_path last
 fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
 fit --config named_class.yaml ## data.env
 fit --config smoke --warm_start nowhere
+fit --config smoke --data.enable_thinking true ## data.enable_thinking | --warm_start null
+fit --config smoke --data.system_prompt Hello ## data.system_prompt | Hello | --warm_start null
 fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile

@@ -112,6 +112,10 @@ class TrainCLI(CodCLI):
         if warm is None:
             return
         self._check_has_weights("warm_start", f"{warm.num_updates} updates")
+        for name in ("system_prompt", "chat_template_kwargs", "enable_thinking"):
+            if said := getattr(data, name):
+                expected = "left out with a warm start, whose demonstrations have prompts without it"
+                raise ConfigError(f"data.{name}", said, expected, "Or add --warm_start null.")
         self.check_played()
         began = self._began_with(checkpoints)
         typed = list(leaves(phase.config_of(self.asked))) if is_trusted() else []
