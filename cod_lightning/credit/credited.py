@@ -34,16 +34,21 @@ from cod_lightning.credit.baselines import Baseline, TermsAlone, by_packs, devia
 from cod_lightning.credit.returns import CreditRule
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, kind_id
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Count, Positive, Share
 from cod_lightning.types import EpisodeKind
 
 Scale = Literal["none", "group", "batch"]
 
 NO_ADVANTAGE = 1e-6
 """Below this an advantage is rounding noise."""
+_LEAST, _MOST = 0.8, 100.0
+"""Temperatures of RED's strongest tilt, and of its weakest."""
+_WIDTH, _ROUNDS = 0.05, 20
+"""Of its bisection: the interval at which it stops, and halvings at most."""
+_TRIGGER = 1e-6
+"""Of sum_e |s_e n_e|, beyond which a sum below 0 is no rounding noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AdaptiveRED:
     """Replaces s by s * exp(s / T) when sum_e s_e n_e < 0, with T such that sum_e s_e exp(s_e / T) n_e is about 0.
 
@@ -55,17 +60,6 @@ class AdaptiveRED:
     >>> AdaptiveRED()(torch.tensor([[[0.5], [-0.5]]]), torch.tensor([[[1], [2]]]), two)[0].flatten()
     tensor([ 0.7052, -0.3545])
     """
-
-    min_temperature: Positive = 0.8
-    """Strongest tilt."""
-    max_temperature: Positive = 100.0
-    """Weakest tilt."""
-    tolerance: Positive = 0.05
-    """Width of the bisection interval at which it stops."""
-    max_rounds: Count = 20
-    """Halvings at most."""
-    trigger: Share = 1e-6
-    """The sum counts as negative below -trigger * sum_e |s_e n_e|."""
 
     def __call__(
         self, advantages: Float[Tensor, "*F"], counts: Int[Tensor, "*F"], valid: Bool[Tensor, "*F"]
@@ -80,11 +74,11 @@ class AdaptiveRED:
         def tilted_sum(temperature: float) -> float:
             return float((s * torch.exp(s / temperature) * n).sum())
 
-        if float((s * n).sum()) >= -self.trigger * float((s * n).abs().sum()):
+        if float((s * n).sum()) >= -_TRIGGER * float((s * n).abs().sum()):
             return advantages, 0.0
-        low, high = self.min_temperature, self.max_temperature
-        for _ in range(self.max_rounds):
-            if high - low < self.tolerance:
+        low, high = _LEAST, _MOST
+        for _ in range(_ROUNDS):
+            if high - low < _WIDTH:
                 break
             middle = (low + high) / 2
             if tilted_sum(middle) > 0:

@@ -27,6 +27,8 @@ class _Attempted(Program):
 
     name: ClassVar[str]
     """By which its moments are drawn."""
+    after_updates: ClassVar[bool]
+    """Whether only those tasks are attempted before which the context was rewritten."""
     program: Program = ConnectTheDots()  # noqa: RUF009  (frozen)
     """What it is made of; it may have attempts of its own."""
     attempts: Count
@@ -41,10 +43,6 @@ class _Attempted(Program):
     @abstractmethod
     def forks(self) -> Counter[Shows]:
         """Attempts at a task, by what they are shown."""
-
-    @abstractmethod
-    def attempted(self, position: int, rewritten: bool) -> bool:
-        """Whether the task at this position may be; `rewritten`: the context was, since the task before."""
 
     @property
     def beside(self) -> Counter[Shows]:
@@ -68,18 +66,13 @@ class Anchored(_Attempted):
     Never those at position 0: siblings share the empty context and the fresh environment there already.
     """
 
-    name = "same_context"
+    name, after_updates = "same_context", False
     attempts: Several = 4
     """M, the lifecycle's own solve episode included, which is compared with the others."""
-    positions: tuple[Count, ...] | None = None
-    """Where, counted from 0; null, or none: everywhere but at 0."""
 
     @property
     def forks(self) -> Counter[Shows]:
         return Counter({"own": self.attempts - 1})
-
-    def attempted(self, position: int, rewritten: bool) -> bool:
-        return position in (self.positions or (position,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +80,7 @@ class Counterfactual(_Attempted):
     """Some tasks, each the first after an update, are also attempted without the context that it wrote, and without a note that the
     program made of it, to measure its worth."""
 
-    name = "without_context"
+    name, after_updates = "without_context", True
     attempts: Count = 2
     """Without the context; with it there is the lifecycle's own solve episode, and what an `Anchored` inside adds."""
     instead: Literal["previous", "empty"] = "previous"
@@ -96,9 +89,6 @@ class Counterfactual(_Attempted):
     @property
     def forks(self) -> Counter[Shows]:
         return Counter({self.instead: self.attempts})
-
-    def attempted(self, position: int, rewritten: bool) -> bool:
-        return rewritten
 
 
 class _Attempting:
@@ -115,7 +105,7 @@ class _Attempting:
         of, position = self._of, self._position
         drawn = derive_seed(of.name, self._pack.id, self.sibling, position) < of.fraction * 2**63
         elsewhere = more.get("again") or any(more.get(state) is not None for state in ("context", "shown"))
-        if position and drawn and not elsewhere and of.attempted(position, self._rewritten):
+        if position and drawn and not elsewhere and (self._rewritten or not of.after_updates):
             for shows in of.forks.elements():
                 # a plan, say, was written in view of the context
                 self._agent.fork(task, shows, more.get("note", "") if shows == "own" else "")
