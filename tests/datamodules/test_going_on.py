@@ -1,5 +1,6 @@
 """Which updates an epoch has, also one that is cut short or ended early, and what a run goes on with."""
 
+import copy
 from functools import partial
 
 import lightning as L
@@ -12,8 +13,16 @@ from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage, read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
+from cod_lightning.credit.baselines import AsymRE
 from cod_lightning.errors import SaveFailed
+from cod_lightning.methods.attempts import Anchored, Counterfactual
+from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.revisits import Revisits
+from cod_lightning.methods.sdpo import SDPO
+from cod_lightning.methods.self_imitation import SelfImitation
+from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.modules import GRPOModule
+from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
 from tests.cases import each
@@ -112,6 +121,39 @@ def test_a_checkpoint_before_an_update_without_rows_is_gone_on_from(tmp_path):
     noted, module = fit(tmp_path / "run", before, broken())
     assert noted.epochs == [0] * 3
     assert_alike(module, expected)
+
+
+TOGETHER = {
+    "a critic, measured updates, replay and a correction": (
+        {"critic": ValueHead(lr=0.1), "mismatch": TokenTruncate()},
+        {"program": Counterfactual(fraction=1.0), "replay": SelfImitation(warmup_rollouts=1), "passes_per_rollout": 2},
+    ),
+    "packs that come back, replaced ones and replay": (
+        {"filter_packs": True, "baseline": AsymRE()},
+        {"source": Revisits(back="continued"), "replay": SignalReplay(), "resample_packs": 1},
+    ),
+    "siblings that are compared beside attempts, shuffled, ahead": (
+        {"loss": SDPO(), "scale": "batch"},
+        {"program": Anchored(fraction=1.0), "shuffle_episodes": True, "max_staleness": 1, "source": Bandit()},
+    ),
+}
+
+
+@pytest.mark.slow
+@each("name", TOGETHER)
+@each("world", [WordWorld, HalfBroken])
+def test_what_works_together_is_gone_on_with_bit_for_bit_in_the_middle_of_a_rollout(name, world, tmp_path):
+    def run(folder, ckpt_path=None):
+        more, of_data = copy.deepcopy(TOGETHER[name])
+        data = small_data(world=world(), max_failed_fraction=1.0, **of_data)
+        return fit(tmp_path / folder, ckpt_path, data, every=1, more=more, max_epochs=2)[1]
+
+    whole = run("whole")
+    again = run("again", tmp_path / "whole" / "checkpoints" / "update-00000003.ckpt")
+    assert_alike(again, whole)
+    for module in (again, whole):
+        assert module.num_moved or world is HalfBroken
+    assert again.latest == pytest.approx(whole.latest, rel=0, abs=0, nan_ok=True)
 
 
 @pytest.mark.slow
