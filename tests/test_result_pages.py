@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Reference, beside
 from cod_lightning.envs.doors import Doors
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import play_reference
@@ -99,6 +99,15 @@ def test_a_page_is_a_screen_with_its_question_its_command_and_what_limits_it(nam
     assert re.search("^    .*python ", text, re.MULTILINE)
     assert re.search("(?i)limit|not measured", text)
     assert len(text.splitlines()) < 70
+
+
+def test_intervals_of_the_page_on_sentences_are_over_what_its_packs_hide():
+    found, world = json.loads((RESULTS / "sentences.json").read_text()), Levers()
+    packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(128)]
+    hidden = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
+    places = list(dict.fromkeys(hidden))
+    assert [places.index(one) for one in hidden] == list(map(int, found["rules"]["levers"].split()))
+    assert [len(set(of.split())) for of in found["rules"].values()] == [24, 24]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
@@ -110,6 +110,14 @@ def record(world: World, folder: Path) -> dict[str, Any]:
     return {"seconds": json.loads((folder / "seconds.json").read_text()), "success": success, "shares": said}
 
 
+def hidden(folder: Path) -> str:
+    """What each pack of a finished run's test hides, a number for each rule."""
+    outcomes = read_packs(folder / "run" / "evaluation_packs.parquet", SUITE, "trained")
+    assert outcomes is not None, folder
+    numbers = {rule: str(n) for n, rule in enumerate(dict.fromkeys(outcomes.rules))}
+    return " ".join(numbers[rule] for rule in outcomes.rules)
+
+
 def shares(world: World, lifecycles: Path) -> dict[str, float]:
     """Of a test's lifecycles: what `SHARES` names.
 
@@ -157,7 +165,8 @@ def page(results: dict[str, Any]) -> str:
             f"({', '.join(str(one['seconds']) for one in runs.values())} s):",
             "",
         ]
-        lines += [table(["policy", "0", "3"], _by_position(success)), "", *_reading(runs, success), ""]
+        rules = results["rules"][world].split()
+        lines += [table(["policy", "0", "3"], _by_position(success, rules)), "", *_reading(runs, success, rules), ""]
     return "\n".join(
         [*lines, *SEEN.strip().splitlines(), "", *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""]
     )
@@ -167,15 +176,15 @@ Success = dict[str, Float[np.ndarray, "S P N"]]
 """By condition: of every seed, pack and position."""
 
 
-def _by_position(success: Success) -> list[list[str]]:
-    return [[NAMES[name], *(interval(of[:, :, n]) for n in (0, -1))] for name, of in success.items()]
+def _by_position(success: Success, rules: Sequence[str]) -> list[list[str]]:
+    return [[NAMES[name], *(interval(of[:, :, n], rules) for n in (0, -1))] for name, of in success.items()]
 
 
-def _reading(runs: dict[str, Any], success: Success) -> list[str]:
+def _reading(runs: dict[str, Any], success: Success, rules: Sequence[str]) -> list[str]:
     """All seeds, and each, in words."""
-    transfer, *over = (interval(_more(success, than)) for than in ("blanked_context", *POLICIES[:2]))
+    transfer, *over = (interval(_more(success, than), rules) for than in ("blanked_context", *POLICIES[:2]))
     each = [{name: values[n : n + 1] for name, values in success.items()} for n in range(len(runs))]
-    seeds = ("; ".join(interval(_more(one, than)) for one in each) for than in ("blanked_context", POLICIES[1]))
+    seeds = ("; ".join(interval(_more(one, than), rules) for one in each) for than in ("blanked_context", POLICIES[1]))
     return [
         f"- *Transfer*, success in the tasks after the first less that with the context blanked: {transfer}.",
         "- Trained at T=1 less its warm start, in the tasks after the first: at T=1 {}, at T=0.3 {}.".format(*over),
@@ -194,8 +203,9 @@ tokenizer is made of the world's own sentences, is trained by demonstrations and
 
     PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences
 
-{machine}, one core a run. 128 held-out packs (of 24 hidden orders), 95 % intervals over seeds and
-packs (one seed: over packs). Positions, and shares of facts looked up and noted, are in [sentences.json](sentences.json).
+{machine}, one core a run. 128 held-out packs, 95 % intervals over seeds and 24 hidden orders
+with their packs (one seed: over orders). Positions, and shares of facts looked up and noted, are in
+[sentences.json](sentences.json).
 """
 SEEN = """
 ## What it shows
@@ -230,6 +240,7 @@ def main() -> int:
             run(world, seed, folder)
         if (folder / "seconds.json").exists():
             results["worlds"].setdefault(world, {})[str(seed)] = record(WORLDS[world], folder)
+            results.setdefault("rules", {})[world] = hidden(folder)
             results["machine"] = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
             OUT.write_text(json.dumps(results, indent=1) + "\n")
             OUT.with_suffix(".md").write_text(page(results))
