@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -99,6 +100,18 @@ def test_a_page_is_a_screen_with_its_question_its_command_and_what_limits_it(nam
     assert re.search("^    .*python ", text, re.MULTILINE)
     assert re.search("(?i)limit|not measured", text)
     assert len(text.splitlines()) < 70
+
+
+def test_no_published_interval_is_of_no_width():
+    def widths(found: Any) -> Iterator[float]:
+        for name, value in found.items() if isinstance(found, dict) else enumerate(found):
+            if isinstance(value, dict | list):
+                yield from widths(value)
+                if str(name).endswith("ci95") and isinstance(value, list):
+                    yield value[1] - value[0]
+
+    for file in RESULTS.glob("*.json"):
+        assert all(width > 0 for width in widths(json.loads(file.read_text()))), file.name
 
 
 def test_intervals_of_the_page_on_sentences_are_over_what_its_packs_hide():
