@@ -102,6 +102,13 @@ def test_a_page_is_a_screen_with_its_question_its_command_and_what_limits_it(nam
     assert len(text.splitlines()) < 70
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in RESULTS.glob("*.md")))
+def test_a_page_of_many_comparisons_says_that_each_interval_stands_alone_or_what_is_left_of_all(name):
+    text = (RESULTS / f"{name}.md").read_text()
+    few = len(re.findall(r"[+-]\d?\.\d+\** \[", text)) <= 20
+    assert few or re.search("Holm|one by one|by itself", text)
+
+
 def test_no_published_interval_is_of_no_width():
     def widths(found: Any) -> Iterator[float]:
         for name, value in found.items() if isinstance(found, dict) else enumerate(found):

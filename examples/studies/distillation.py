@@ -249,8 +249,8 @@ HIDDEN = {*SPECIALISTS.values(), *(f"specialist on {world}" for world in WORLDS)
 """Arms whose rows are in the JSON alone; sentences have what a student differs by from its specialists."""
 ABOUT = """
 **Does a teacher help?** Each arm begins with its seed's warm start and ends when it has sampled {budget:,} tokens. Success at
-temperature 1, mean over positions, with 95 % intervals over seeds (Student's t); differences are paired by seed. Specialists,
-positions, seeds and blanked contexts are in [distillation.json](distillation.json).
+temperature 1, mean over positions, with 95 % intervals over seeds (Student's t), read one by one; differences are paired by
+seed. Specialists, positions, seeds and blanked contexts are in [distillation.json](distillation.json).
 
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 

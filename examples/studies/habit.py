@@ -213,7 +213,8 @@ SEEN = """
 - **It makes up for weak demonstrations, no more**: none is shown to solve more than a warm start that notes everything.
 """
 LIMITS = """
-Tiny policies in compact words. Inference from what is noted is not shown; longer training is not measured.
+Tiny policies in compact words; intervals are read one by one. Inference from what is noted is not shown; longer training is not
+measured.
 """
 
 

@@ -279,7 +279,7 @@ to later reward. Where notes are wrong in place of missing, with half of the key
 .46 .93 .99 1.00, three seeds {gpu}. Transfer: .16 [.09, .22],
 .04 [-.01, .09], .20 [.14, .25]; in seed 2 reward taught the opposite. **From random weights** (`random_twin.py`, levers) the same
 warm start ends at 2.9 nats a token, and none of {twin_answers} answers has the form, at T=0 or 1: nothing is learnt, as on the GPU.
-**Limits**: no harder world than doors; trained there (seed 3) it cannot play levers: .95 of its answers in 32 packs are malformed.
+**Limits**: intervals are read one by one; no harder world than doors, and seed 3 of it cannot play levers (.95 malformed).
 """
 
 

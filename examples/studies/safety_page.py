@@ -145,5 +145,5 @@ PLAYERS = {
 """Row -> a scripted player's memory, or an arm."""
 LIMITS = """
 **Limits**: one kind of environment, tiny policies, a strong temptation. Trained policies meet poison with the hint alone, false
-records with `episodes`. Packs of several lengths begin with the same tasks.
+records with `episodes`. Packs of several lengths begin with the same tasks. Intervals are read one by one.
 """
