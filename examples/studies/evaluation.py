@@ -30,10 +30,10 @@ each, the same for all: {sizes}.
 
     {command}
 
-Success at the first and last position, 95 % bootstrap intervals over hidden orders, then packs; all positions and differences
-are in [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: no update;
-*another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0 on. The
-oracle solves all. **Limits**: one training seed, one environment.
+Success at the first and last position, 95 % bootstrap intervals over hidden orders with all their packs; all positions and
+differences are in [evaluation.json](evaluation.json). *Blanked context*: contexts are written and not shown; *no context*: no
+update; *another pack's context*: that of the next pack's agent at that position; *the oracle's context*: the truth from position 0
+on. The oracle solves all. **Limits**: one training seed, one environment.
 """
 
 
