@@ -3,6 +3,7 @@
 Every comparison is a difference within packs, taken before the mean over packs, on the packs that both sides played.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -79,6 +80,7 @@ def figures(
     without = next((c for c in ("no_context", "blanked_context") if c in controls), None)
     if without:
         of_reward = over_in_reward[without]
+        most = r_max if r_max is not None and math.isfinite(r_max) else None
         found["forward_transfer"] = ForwardTransfer(
             control=without, success=one(over[without], later, DIFFERENCE), reward=one(of_reward, later)
         )
@@ -87,8 +89,8 @@ def figures(
             control=without,
             gain_t=estimated(of_reward, each),
             gain=one(of_reward, mean),
-            gain_norm=None if r_max is None else _normalised(of_reward, r_max - rewards[without], trained.rules, seed),
-            r_max=r_max,
+            gain_norm=None if most is None else _normalised(of_reward, most - rewards[without], trained.rules, seed),
+            r_max=most,
         )
     if "oracle" in controls and r_max is not None:
         regret = -over_in_reward["oracle"]

@@ -101,7 +101,7 @@ class StatefulGain(TypedDict):
     """(stateful - stateless) / (r_max - stateless), each the mean reward over positions and packs; null where `r_max` is unknown or
     the stateless agent is not below it."""
     r_max: float | None
-    """The largest reward of a task; null where the reward has parts beside the environment's own."""
+    """The largest reward of a task; null where the reward has parts beside the environment's own, or no bound."""
 
 
 class Regret(TypedDict):
