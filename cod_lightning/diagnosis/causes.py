@@ -296,9 +296,10 @@ class ContextsIndependent(Cause):
 
 
 def _alike(lives: Sequence[Lifecycle]) -> bool:
-    """Whether siblings have equal rewards in every task, and in attempts at them."""
-    rewards = {tuple(solve.reward for solve in life.solves) for life in lives}
-    return len(rewards) == 1 and len({one.reward for life in lives for one in life.attempts}) < 2
+    """Whether siblings have equal rewards in every task, and in attempts at it."""
+    played = [one for life in lives for one in (*life.solves, *life.attempts) if one.reward is not None]
+    rewards = {(one.position, one.reward) for one in played}
+    return len({len(life.solves) for life in lives}) == 1 and len(rewards) == len({one.position for one in played})
 
 
 _MISSING = (KeyError, TypeError, ValueError)
@@ -359,5 +360,8 @@ def late_notes(run: Evidence) -> list[Episode]:
     """The first update of a lifecycle of each pack, the latest packs first."""
     updates = episodes(run.groups, EpisodeKind.UPDATE)
     first = min((one.episode.position for one in updates), default=0)
-    by_pack = {one.pack: one.episode for one in updates if one.episode.position == first and one.episode.success}
-    return list(by_pack.values())[::-1]
+    found: dict[str, Episode] = {}
+    for one in sorted(updates, key=lambda one: one.step, reverse=True):  # each rank has a file of its own
+        if one.episode.position == first and one.episode.success:
+            found.setdefault(one.pack, one.episode)
+    return list(found.values())

@@ -194,6 +194,15 @@ def test_siblings_whose_attempts_differ_are_no_dead_group():
     assert causes_of(healthy(groups=groups)) == []
 
 
+@each(("at_0", "at_1", "dead"), [(True, False, True), (False, False, False), (True, None, True), (True, True, False)])
+def test_attempts_are_compared_with_what_siblings_did_at_the_same_task(at_0, at_1, dead):
+    groups = []
+    for step, one in played([[True, False]] * 4, steps=(0, 8, 9)):
+        lives = tuple(with_attempts(life, attempt(0, at_0), attempt(1, at_1)) for life in one.lifecycles)
+        groups.append(PlayedGroup(step, structs.replace(one, lifecycles=lives)))
+    assert [one.cause for one in causes_of(healthy(groups=groups))] == ["dead groups"] * dead
+
+
 @each(
     "teacher", [{"critic": {"class_path": "ValueHead"}}, {"scorers": {"teacher": {"class_path": "CheckpointScorer"}}}]
 )
@@ -230,6 +239,18 @@ def test_the_dependence_of_notes_is_the_diagonal_against_the_mean_of_its_row():
 def test_one_note_of_each_pack_is_compared_the_latest_first():
     assert len(late_notes(healthy())) == 4
     assert late_notes(healthy(groups=played(change=unread))) == []
+
+
+def test_the_latest_notes_come_first_whichever_rank_played_them_and_however_often_their_pack_came(tmp_path):
+    for name, steps in (("train.jsonl", (0, 4, 8)), ("train.rank1.jsonl", (0, 4))):
+        for step in steps:
+            again = (
+                group("again", MIXED, context=f"{name} {step}") if step in (0, 8) else group(f"{name} {step}", MIXED)
+            )
+            transcript.write(tmp_path / "lifecycles" / name, [again], step=step)
+    notes = late_notes(read_evidence(tmp_path))
+    assert len(notes) == 3
+    assert notes[0].context_after == "train.jsonl 8"
 
 
 def tiny_model():
