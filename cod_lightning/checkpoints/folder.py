@@ -68,12 +68,12 @@ class CheckpointFolder:
     def finish(self, num_updates: int) -> Path:
         """Give the unfinished checkpoint its name, and `last.ckpt` to it, which names a whole one at every moment.
 
-        But for one: shards cannot replace those of the same update in one step; a reader in between gets the one before.
+        But for one: a folder of shards cannot replace, or be replaced, in one step; a reader in between gets the one before.
         """
-        path = self.named(num_updates)
-        if path.is_dir():
+        path, written = self.named(num_updates), self.unfinished(num_updates)
+        if path.is_dir() or (written.is_dir() and path.exists()):
             path.rename(self.path / f"replaced-{path.name}{UNFINISHED}")
-        self.unfinished(num_updates).replace(path)
+        written.replace(path)
         sync(self.path)
         self._link(path)
         self.clear()

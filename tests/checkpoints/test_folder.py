@@ -94,6 +94,14 @@ def test_shards_take_the_place_of_shards_of_the_same_update(folder):
     assert names(folder) == [LAST, "update-00000003.ckpt"]
 
 
+def test_shards_take_the_place_of_a_file_of_the_same_update_and_a_file_theirs(folder):
+    write(folder, 3)
+    folder.unfinished(3).mkdir()
+    assert folder.finish(3).is_dir()
+    assert write(folder, 3).is_file()
+    assert names(folder) == [LAST, "update-00000003.ckpt"]
+
+
 def test_damage_of_the_newest_is_told_and_the_one_before_taken(folder, capsys):
     write(folder, 3)
     write(folder, 7).write_bytes(b"")
