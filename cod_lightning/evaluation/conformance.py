@@ -10,6 +10,7 @@ import copy
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -94,14 +95,14 @@ def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
         if pack.id in ids:
             yield f"two packs have the id {pack.id}"
         ids.add(pack.id)
-    other = copy.deepcopy(world)
-    for index, pack in enumerate(packs):
-        asked = {"split": pack.split, "index": index, "num_tasks": len(pack)}
-        if drawn(other, **asked) != pack:
-            yield f"pack {pack.id} is another one when it is drawn again"
-        other.reset(options={"task": pack.tasks[0]})
-        if drawn(other, **asked) != pack:
-            yield f"pack {pack.id} is another one after a task was begun"
+    with closing(copy.deepcopy(world)) as other:
+        for index, pack in enumerate(packs):
+            asked = {"split": pack.split, "index": index, "num_tasks": len(pack)}
+            if drawn(other, **asked) != pack:
+                yield f"pack {pack.id} is another one when it is drawn again"
+            other.reset(options={"task": pack.tasks[0]})
+            if drawn(other, **asked) != pack:
+                yield f"pack {pack.id} is another one after a task was begun"
     if len(packs) > 1 and len({repr([task.spec for task in pack.tasks]) for pack in packs}) == 1:
         yield "every index draws the same pack"
     elif len(packs) > 1 and len({pack.world_seed for pack in packs}) == 1:
@@ -145,28 +146,30 @@ def _drawn_in_time(world: TextEnv, split: Split, num_packs: int) -> Iterator[Pac
 def proposals(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
     """What is wrong with tasks that are made of what a demonstrator proposes, and of garbage (`Proposals`)."""
     for pack in packs:
-        own, _ = first_task(world, pack)
-        offer: Any = beside(own, Proposals).offer
-        if not isinstance(offer, str):
-            raise Violation(f"offer is a {type(offer).__name__}; expected text")
-        texts: list[str] = [*GARBAGE]
-        try:
-            teacher = beside(world, Players).demonstrator(pack)
-        except NotImplementedError:
-            said = None
-        else:
-            system = mechanism.prepare(mechanism.empty(), own.rules, offer).system
-            said = teacher.propose((Message(Role.SYSTEM, system), Message(Role.USER, offer)), random.Random(0))
-            texts.insert(0, said)
-        task, before = pack.tasks[-1], repr(pack.tasks[-1])
-        for text in texts:
-            made: Any = beside(own, Proposals).proposed(text, task)
-            if repr(task) != before:
-                yield f"proposed({text!r:.40}) changes the pack's own task; make one by dataclasses.replace"
-            if made is None and text is said:
-                yield f"the demonstrator proposes {said!r:.60}, which is no task; write its `propose` (of a Play: `proposal`)"
-            if not isinstance(made, Task | None):
-                raise Violation(f"proposed({text!r:.40}) gave a {type(made).__name__}; expected a Task or None")
-            rules = (beside(own, HiddenRules).hidden_rule(replace(pack, tasks=(one,))) for one in (made or task, task))
-            if len(set(map(repr, rules))) > 1:
-                yield f"proposed({text!r:.40}) changes what the pack hides; a proposal may not"
+        with first_task(world, pack) as (own, _):
+            offer: Any = beside(own, Proposals).offer
+            if not isinstance(offer, str):
+                raise Violation(f"offer is a {type(offer).__name__}; expected text")
+            texts: list[str] = [*GARBAGE]
+            try:
+                teacher = beside(world, Players).demonstrator(pack)
+            except NotImplementedError:
+                said = None
+            else:
+                system = mechanism.prepare(mechanism.empty(), own.rules, offer).system
+                said = teacher.propose((Message(Role.SYSTEM, system), Message(Role.USER, offer)), random.Random(0))
+                texts.insert(0, said)
+            task, before = pack.tasks[-1], repr(pack.tasks[-1])
+            for text in texts:
+                made: Any = beside(own, Proposals).proposed(text, task)
+                if repr(task) != before:
+                    yield f"proposed({text!r:.40}) changes the pack's own task; make one by dataclasses.replace"
+                if made is None and text is said:
+                    yield f"the demonstrator proposes {said!r:.60}, which is no task; write its `propose` (of a Play: `proposal`)"
+                if not isinstance(made, Task | None):
+                    raise Violation(f"proposed({text!r:.40}) gave a {type(made).__name__}; expected a Task or None")
+                rules = (
+                    beside(own, HiddenRules).hidden_rule(replace(pack, tasks=(one,))) for one in (made or task, task)
+                )
+                if len(set(map(repr, rules))) > 1:
+                    yield f"proposed({text!r:.40}) changes what the pack hides; a proposal may not"

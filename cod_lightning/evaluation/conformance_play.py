@@ -117,11 +117,12 @@ def _unknown(
                 yield f"{who} {word!r:.60}, which words() does not list"
 
     for pack in packs:
-        own, shown = first_task(world, pack)
-        yield from unlisted("rules shows", own.rules)
+        with first_task(world, pack) as (own, shown):
+            rules, offer = own.rules, beside(own, Proposals).offer
+        yield from unlisted("rules shows", rules)
         yield from unlisted("reset shows", shown)
-        yield from unlisted("offer shows", beside(own, Proposals).offer)
-        system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
+        yield from unlisted("offer shows", offer)
+        system = mechanism.prepare(mechanism.empty(), rules, shown).system
         yield from unlisted(f"{type(mechanism).__name__}.prepare shows", system)
     for player, of_player in lives.items():
         for episode in (episode for life in of_player for episode in life.own):
@@ -140,8 +141,8 @@ def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecy
     found: list[tuple[str, str, str, str]] = []
     for pack, life in zip(packs, lives, strict=False):
         note = next((e.context_after for e in life.own if e.kind is EpisodeKind.UPDATE and e.context_after), "")
-        own, shown = first_task(world, pack)
-        found += [("rules", pack.id, note, own.rules), ("reset", pack.id, note, shown)]
+        with first_task(world, pack) as (own, shown):
+            found += [("rules", pack.id, note, own.rules), ("reset", pack.id, note, shown)]
     for method, name, note, text in found:
         if note and note in text and not any(note in of for by, _, its, of in found if by == method and its != note):
             yield f"{method} of pack {name} shows {note!r:.60}, which is what the oracle notes"

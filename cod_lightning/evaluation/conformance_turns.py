@@ -11,6 +11,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import zip_longest
 from typing import Any
 
@@ -134,36 +135,37 @@ def _in_text(found: Any) -> Any:
 
 def gymnasiums_own(world: TextEnv, pack: Pack) -> Broken:
     """What gymnasium's checker says of `reset` and `step`, and whether the rules are text."""
-    own = copy.deepcopy(world)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        check_env(_FirstTask(own, pack.tasks[0]), skip_render_check=True)
-    for one in said:
-        yield re.sub(r"\x1b\[\d+m|WARN: ", "", str(one.message))
-    if not isinstance(own.rules, str):
-        yield f"rules is a {type(own.rules).__name__}; expected text"
+    with closing(copy.deepcopy(world)) as own:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            check_env(_FirstTask(own, pack.tasks[0]), skip_render_check=True)
+        for one in said:
+            yield re.sub(r"\x1b\[\d+m|WARN: ", "", str(one.message))
+        if not isinstance(own.rules, str):
+            yield f"rules is a {type(own.rules).__name__}; expected text"
 
 
-def first_task(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
+@contextlib.contextmanager
+def first_task(world: TextEnv, pack: Pack) -> Iterator[tuple[TextEnv, str]]:
     """A copy of the world in the first task of the pack, and what it shows."""
-    own = copy.deepcopy(world)
-    return own, text_of(own.reset(options={"task": pack.tasks[0]})[0])
+    with closing(copy.deepcopy(world)) as own:
+        yield own, text_of(own.reset(options={"task": pack.tasks[0]})[0])
 
 
 def unlike(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
     """Tasks that show something else in a copy, after other packs, or after earlier tasks, to the same actions."""
     for pack in packs:
-        own, _ = first_task(world, pack)
-        first, second = copy.deepcopy(own), copy.deepcopy(own)
-        if first is own:
-            yield "copy.deepcopy gives the same object again"
-            return
-        if len({repr(one.step("<answer>1</answer>")) for one in (first, second, own)}) > 1:
-            yield f"in pack {pack.id} a copy answers otherwise than its original"
-        texts = set[str]()
-        for task in pack.tasks:
-            own.reset(options={"task": task})
-            texts.add(own.rules)
+        with first_task(world, pack) as (own, _):
+            with closing(copy.deepcopy(own)) as first, closing(copy.deepcopy(own)) as second:
+                if first is own:
+                    yield "copy.deepcopy gives the same object again"
+                    return
+                if len({repr(one.step("<answer>1</answer>")) for one in (first, second, own)}) > 1:
+                    yield f"in pack {pack.id} a copy answers otherwise than its original"
+            texts = set[str]()
+            for task in pack.tasks:
+                own.reset(options={"task": task})
+                texts.add(own.rules)
         if len(texts) > 1:
             yield f"rules differ between tasks of pack {pack.id}"
     generator, packs = random.getstate(), packs[:5]
@@ -177,9 +179,10 @@ def unlike(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
     alone = beside(world, Variants).without_world_memory()
     for pack in packs:
         together = _transcripts(alone, pack, mechanism)
-        apart = [
-            _transcript(copy.deepcopy(alone), task, mechanism, answer) for task, answer in _random_play(alone, pack)
-        ]
+        apart = list[list[str]]()
+        for task, answer in _random_play(alone, pack):
+            with closing(copy.deepcopy(alone)) as own:
+                apart.append(_transcript(own, task, mechanism, answer))
         for old, new in _differing(apart, together):
             why = "what does reset not set back? If the world is to carry it over, without_world_memory() gives one that does not"
             yield f"pack {pack.id} shows {new!r:.80} after earlier tasks, and {old!r:.80} without them; {why}"
@@ -190,14 +193,15 @@ def ended(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) ->
     """Steps that break a rule, and tasks that go on and on: under garbage, and under random play of whole packs by one object."""
     for pack in packs:
         for text in GARBAGE:
-            own, answer = copy.deepcopy(world), lambda _, text=text: text
             try:
-                yield from _to_the_end(own, _turns(own, pack.tasks[0], mechanism, answer), f"the action {text!r:.40}")
+                with closing(copy.deepcopy(world)) as own:
+                    turns = _turns(own, pack.tasks[0], mechanism, lambda _, text=text: text)
+                    yield from _to_the_end(own, turns, f"the action {text!r:.40}")
             except (Exception, SystemExit) as error:
                 yield f"the action {text!r:.40} raised {type(error).__name__}: {str(error)[:120]}"
-        own = copy.deepcopy(world)
-        for number, (task, answer) in enumerate(_random_play(world, pack)):
-            yield from _to_the_end(own, _turns(own, task, mechanism, answer), f"random play of task {number}")
+        with closing(copy.deepcopy(world)) as own:
+            for number, (task, answer) in enumerate(_random_play(world, pack)):
+                yield from _to_the_end(own, _turns(own, task, mechanism, answer), f"random play of task {number}")
 
 
 def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> Iterator[tuple[str, Stepped]]:
@@ -229,8 +233,8 @@ def _random_play(world: TextEnv, pack: Pack) -> Iterator[tuple[Task, _Answer]]:
 
 def _transcripts(world: TextEnv, pack: Pack, mechanism: ContextMechanism) -> list[list[str]]:
     """Random play of the whole pack by one copy of the world: what each task shows."""
-    own = copy.deepcopy(world)
-    return [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
+    with closing(copy.deepcopy(world)) as own:
+        return [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
 
 
 def _transcript(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks that a suite can be played, before the first rollout: a refusal takes seconds and not hours."""
 
 import copy
+from contextlib import closing
 from dataclasses import replace
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -38,10 +39,10 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
 
 def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:
     """A tiny policy knows the words of its training world; every other one would be `<unk>` to it."""
-    here = copy.deepcopy(world)
-    begun, _ = here.reset(options={"task": pack.tasks[0]})
-    observation = text_of(begun)
-    shown = mechanism.prepare(mechanism.empty(), here.rules, observation).system
+    with closing(copy.deepcopy(world)) as here:
+        begun, _ = here.reset(options={"task": pack.tasks[0]})
+        observation, rules = text_of(begun), here.rules
+    shown = mechanism.prepare(mechanism.empty(), rules, observation).system
     if foreign := chat.unknown_word(" ".join((*beside(world, Vocabulary).words(), shown, observation))):
         expected = f"a world in words that the policy was made with, not '{foreign}'"
         remedy = "Leave the suite out, or train on a mixture with this world."

@@ -21,6 +21,7 @@ from cod_lightning.evaluation.conformance_play import _spelled_notes
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack, Split
 from tests.cases import each
+from tests.evaluation.sessions import Sessions
 from tests.own_worlds import own_worlds
 from tests.records import update
 
@@ -133,6 +134,12 @@ def two_lines(self):
 class Untyped(example.TaskWorld):
     name, max_turns, wording = "untyped", 2, example.Wording()
     rules = _start = _drawn = _observed = sample_pack = step = None
+
+
+def test_every_copy_of_the_world_that_began_a_task_is_closed():
+    world = Sessions()
+    assert not [one for one in verdicts(world) if one.broken]
+    assert world.held == []
 
 
 @each(

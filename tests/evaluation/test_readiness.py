@@ -19,6 +19,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from tests.cases import each
+from tests.evaluation.sessions import Sessions
 from tests.stubs import PlainContext, WordWorld
 
 LEVERS, COMPACT = Levers(protocol="compact"), HintContext("compact")
@@ -36,6 +37,12 @@ def test_what_a_suite_leaves_open_is_taken_from_the_training_and_controls_need_r
     suite = settled(Suite(name="a", pack_size=None))
     assert (suite.env, suite.pack_size, suite.controls) == (LEVERS, 5, DEFAULT_CONTROLS)
     assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (CONTROLS["blanked_context"],)
+
+
+def test_the_copy_of_the_world_that_began_a_task_is_closed() -> None:
+    world = Sessions()
+    settled(Suite(name="a"), world)
+    assert world.held == []
 
 
 def test_memory_is_switched_off_only_where_there_is_some() -> None:
