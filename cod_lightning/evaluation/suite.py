@@ -81,7 +81,8 @@ class Suite:
         valid = len(set(self.warm_start_temperatures)) == len(self.warm_start_temperatures)
         self._check("warm_start_temperatures", valid, "different numbers", "[0.0, 0.5, 1.0]")
         named = {one for one in self.controls or () if isinstance(one, str)}
-        valid = named <= CONTROLS.keys() and len({one.name for one in (Control(), *self.chosen)}) > len(self.chosen)
+        names = [one.name for one in self.conditions()] if named <= CONTROLS.keys() else []
+        valid = len({*names, ByEndpoint.name}) > len(names) > 0
         self._check("controls", valid, f"each once, out of {', '.join(CONTROLS)}", "[blanked_context]")
         valid = all(is_name(one.name) for one in self.chosen)
         expected = "names, parts of file names, of letters, digits, '.', '_' and '-'"

@@ -195,6 +195,15 @@ def test_a_control_of_one_s_own_whose_name_is_none_or_that_raises_is_refused() -
         echoed(suite, "raising", WORLD)
 
 
+@each("name", ["trained", "oracle", "warm_start", "warm_start_t0.5", "warm_start_blanked", "endpoint"])
+def test_a_control_of_one_s_own_cannot_have_the_name_of_another_condition(name: str) -> None:
+    class Same(OneContext): ...
+
+    Same.name = name
+    with pytest.raises(ConfigError, match=r"data\.suites\.a\.controls is .* expected each once"):
+        Suite(name="a", controls=("blanked_context", "oracle", Same()))
+
+
 @every_world
 def test_the_oracle_of_every_world_writes_a_context_that_can_be_read(name: str) -> None:
     world, mechanism = WORLDS[name].make(), HintContext(WORLDS[name].protocol, response_limit=None)
