@@ -28,10 +28,10 @@ class SuitePlayer:
         self.runner = runner
         self._packs_of: tuple[str, list[Pack]] = ("", [])
         """The current suite's name and packs, which its conditions share."""
-        self._trained: list[Group] = []
-        """What the trained policy played in it, where a control takes contexts from there."""
         self._warm_starts: dict[float, float] = {}
         """Success of the warm start in it, in the mean over positions, by temperature."""
+        self._trained: dict[str, list[Group]] = {}
+        """What the trained policy played, by suite, where a control takes contexts from there."""
 
     def play(self, suite: Suite, condition: Condition, setting: Setting) -> PlayedCondition:
         """One condition of one suite; `trained` has to come before `shuffled_context`, and warm starts before `warm_start_blanked`,
@@ -51,11 +51,11 @@ class SuitePlayer:
         here = replace(setting, env=env, sampler=replace(setting.sampler, **changes), by_kind=by_kind)
 
         def played() -> list[Group]:
-            return play(suite, condition, self._packs_of[1], here, self._trained)
+            return play(suite, condition, self._packs_of[1], here, self._trained.get(suite.name, ()))
 
         groups = [group for part in gathered(self.runner.run(condition.label, played).groups) for group in part]
         if condition.name == "trained":
-            self._trained = groups if any(one.after_trained for one in suite.chosen) else []
+            self._trained[suite.name] = groups if any(one.after_trained for one in suite.chosen) else []
         changed = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
         parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)

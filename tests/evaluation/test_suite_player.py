@@ -1,5 +1,6 @@
 """Conditions of a suite are played one after another, with what they share and with what each pack hides."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,13 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation import suite_player
+from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, play
 from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Group
+from cod_lightning.types import Group, Pack
 from tests.evaluation.echoes import MECHANISM, Echo, scripted_sampler
 
 WORLD = Levers(protocol="compact")
@@ -61,6 +63,28 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
     assert all(len(same) == 1 for same in by_colours.values())
     assert len(by_colours) == outcomes.num_rules
     assert found["warm_start"].outcomes.rules == outcomes.rules
+
+
+def test_a_control_gets_what_the_trained_policy_played_in_its_own_suite() -> None:
+    """Also where other suites came in between, since what plays without its weights comes after all of them."""
+    seen: dict[str, set[str]] = {}
+
+    class After(Control):
+        name, weights, after_trained = "after", "none", True
+
+        def setting(self, setting: Setting, packs: Sequence[Pack], trained: Sequence[Group]) -> Setting:
+            assert {pack.id for pack in packs} == {group.pack.id for group in trained}
+            return setting
+
+    player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
+    setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
+    suites = [replace(SUITE, name=f"of_{seed}", num_packs=2, seed=seed, controls=(After(),)) for seed in range(2)]
+    for weights in ("trained", "none"):
+        for suite in suites:
+            for condition in suite.conditions():
+                if condition.control.weights == weights:
+                    seen.setdefault(condition.name, set()).add(player.play(suite, condition, setting).suite.name)
+    assert seen == {name: {"of_0", "of_1"} for name in ("trained", "after")}
 
 
 def test_a_blanked_warm_start_sees_no_context() -> None:
