@@ -92,8 +92,6 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         """Save the state of now, unless it has been. Raises `SaveFailed` on every rank if one of them could not write."""
         if self._saved_at == trainer.global_step:
             return
-        for logger in trainer.loggers:  # a run that is killed later goes on without a gap
-            logger.save()
         if trainer.is_global_zero:
             self.folder.clear()
         trainer.strategy.barrier()
@@ -119,6 +117,8 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         _epoch_goes_on(content, trainer.num_training_batches)
         failure, shards = None, {}
         try:
+            for logger in trainer.loggers:  # a run that is killed later goes on without a gap
+                logger.save()
             see_readable(content)
             trainer.strategy.save_checkpoint(content, path)
             if path.is_dir():

@@ -1,5 +1,6 @@
 """What a run keeps, and what it does where a checkpoint cannot be written."""
 
+import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.loggers.logger import DummyLogger
 
 from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.checkpoints.checkpoint import damage
@@ -124,6 +126,25 @@ def test_a_checkpoint_that_found_no_room_leaves_those_of_before(tmp_path):
         assert damage(kept.folder.last) is None
     finally:
         os.system(f"umount {small}")
+
+
+def test_rows_of_metrics_that_found_no_room_fail_the_checkpoint_that_counts_on_them(tmp_path):
+    class Full(DummyLogger):
+        is_full = False
+
+        def save(self):
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        def finalize(self, status): ...
+
+    class Filling(Line):
+        def on_train_epoch_end(self):
+            self.logger.is_full = True
+
+    with pytest.raises(SaveFailed, match=r"no checkpoint could be written in .*No space left"):
+        fit(tmp_path, 1, module=Filling(), logger=Full(), log_every_n_steps=1)
+    assert names(RunCheckpoint(tmp_path)) == []
 
 
 def _fit_large(root: Path) -> None:
