@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from cod_lightning.markdown import visible
+
 if TYPE_CHECKING:
     from cod_lightning.evaluation.results import PlayedCondition
 
@@ -52,7 +54,7 @@ class Evaluation(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         trained = batch.condition.control.weights == "trained"
-        checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
+        checkpoint = visible(str(trainer.ckpt_path)) if trained and trainer.ckpt_path else None
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

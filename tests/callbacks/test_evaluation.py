@@ -80,3 +80,13 @@ def test_a_run_that_trained_on_leaves_no_suite_that_earlier_weights_played(
         callback.on_test_end(trainer, L.LightningModule())
     assert list(results.read_results(tmp_path / "evaluation.json")["suites"]) == left
     assert sorted(set(pq.read_table(tmp_path / "evaluation_packs.parquet")["suite"].to_pylist())) == left
+
+
+def test_a_checkpoint_whose_path_is_no_unicode_is_written_down_and_read_again(tmp_path: Path) -> None:
+    trainer: Any = SimpleNamespace(is_global_zero=True, default_root_dir=str(tmp_path), ckpt_path="caf\udce9/last.ckpt")
+    callback = Evaluation()
+    for one in play(Suite(name="a"), ["trained"]):
+        callback.on_test_batch_end(trainer, L.LightningModule(), None, one, 0)
+    callback.on_test_end(trainer, L.LightningModule())
+    Evaluation().on_test_start(trainer, L.LightningModule())
+    assert results.read_results(tmp_path / "evaluation.json")["suites"]["a"]["checkpoint"] == "caf\ufffd/last.ckpt"
