@@ -3,7 +3,6 @@
 import math
 import sys
 import warnings
-from collections import deque
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -24,17 +23,21 @@ _PATIENCE = 3
 class Notes(RolloutCallback):
     """Prints on standard error, once each, what `doctor` would say of the latest three rollouts: truncated answers and dead groups.
 
-    It looks at the groups that rank 0 trains on.
+    It looks at the groups that rank 0 plays for training.
     """
 
     def __init__(self) -> None:
         self.noted: list[str] = []
-        self._rollouts: deque[list[PlayedGroup]] = deque(maxlen=_PATIENCE)
+        self._rollouts: dict[int, list[PlayedGroup]] = {}
+        """The latest, by the updates before: what was played in place of other packs belongs to the same one."""
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
             return
-        self._rollouts.append([PlayedGroup(self._trainer.global_step, group) for group in groups])
+        step = self._trainer.global_step
+        self._rollouts.setdefault(step, []).extend(PlayedGroup(step, group) for group in groups)
+        for earlier in [*self._rollouts][:-_PATIENCE]:
+            del self._rollouts[earlier]
         if len(self._rollouts) < _PATIENCE:
             return
         from cod_lightning.diagnosis.causes import DeadGroups, TruncatedAnswers
@@ -42,7 +45,9 @@ class Notes(RolloutCallback):
 
         module: Any = self._trainer.lightning_module
         config = {"model": {"critic": module.critic, "scorers": module.scorers}}
-        run = Evidence(folder=Path(self._trainer.default_root_dir), config=config, groups=[*chain(*self._rollouts)])
+        run = Evidence(
+            folder=Path(self._trainer.default_root_dir), config=config, groups=[*chain(*self._rollouts.values())]
+        )
         for cause in (TruncatedAnswers, DeadGroups):
             if cause.named() not in self.noted and (found := cause()(run)) is not None:
                 self.noted.append(found.cause)

@@ -1,11 +1,13 @@
 """A user hears of answers that are cut off and of rewards that never differ, once, and only where it is so."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cod_lightning.callbacks import Notes, WeightSync
+from tests.records import group
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
 
@@ -29,6 +31,18 @@ def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_remedy(tmp_p
     (cut,) = noted(tmp_path, WordWorld(), 1, capsys)
     assert cut.startswith("note: truncated answers: 100% of late solve episodes end at data.max_new_tokens")
     assert "Raise data.max_new_tokens" in cut
+
+
+def test_what_was_played_in_place_of_other_packs_is_no_rollout_of_its_own(capsys):
+    notes, module = Notes(), SimpleNamespace(critic=None, scorers={})
+    trainer = SimpleNamespace(global_step=0, is_global_zero=True, default_root_dir=".", lightning_module=module)
+    notes._trainer = trainer
+    said = []
+    for step in (0, 0, 0, 2, 4):
+        trainer.global_step = step
+        notes.rollout_played("train", [group(f"p{n}", [[True, True]] * 4) for n in range(4)])
+        said.append(capsys.readouterr().err.startswith("note: dead groups"))
+    assert said == [False, False, False, False, True]
 
 
 @pytest.mark.slow
