@@ -98,8 +98,8 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
 
     Suites, and suites of checkpoints, that the file holds already and that were not played again are kept.
     """
+    found = results_of(played, by_checkpoint=by_checkpoint)  # takes seconds, in which another process may write there
     kept = read_results(path) if path.exists() else Results(suites={})
-    found = results_of(played, by_checkpoint=by_checkpoint)
     for name, new in found["suites"].items():
         old = kept["suites"].get(name, new)
         if other := [
