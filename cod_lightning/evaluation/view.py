@@ -10,7 +10,7 @@ from cod_lightning.evaluation.schema import Figure, Interval, PositionRecord, Su
 
 _KNOWN = {one.name: one for one in (ByEndpoint, *CONTROLS.values(), WarmStartBlanked)}
 _PARTS = {"trained": "context", "warm_start": "warm_start", "none": "reference"}
-_WARM_START = re.compile(r"warm_start(?:_t([0-9.e+-]+))?")
+_WARM_START = re.compile(r"warm_start(?:_t(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

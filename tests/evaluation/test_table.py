@@ -11,6 +11,7 @@ from cod_lightning.evaluation.results import results_of
 from cod_lightning.evaluation.schema import PositionRecord, Results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
+from cod_lightning.evaluation.view import rows
 from cod_lightning.evaluation.wording import sentences
 from tests.cases import each
 from tests.played import NUM_PACKS, play
@@ -27,6 +28,14 @@ def rendered(results: Results, width: int) -> str:
 @pytest.fixture(scope="module")
 def results() -> Results:
     return results_of(play(Suite(name="heldout")))
+
+
+def test_a_control_that_is_named_like_a_warm_start_at_no_temperature_is_another_one(results: Results) -> None:
+    record: Any = dict(results["suites"]["heldout"])
+    positions = record["controls"]["warm_start_t0.3"]
+    names = ("warm_start_t0.3", "warm_start_t1e-05", "warm_start_tall", "warm_start_t.")
+    record["controls"] = dict.fromkeys(names, positions)
+    assert [row.kind for row in rows(record)] == ["trained", "warm_start", "warm_start", "other", "other"]
 
 
 @each("width", [120, 100, 80])
