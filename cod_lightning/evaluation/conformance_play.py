@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Proposals, TextEnv, Variants, Vocabulary, beside
 from cod_lightning.evaluation.conformance_turns import first_task
-from cod_lightning.evaluation.controls import REFERENCES
+from cod_lightning.evaluation.controls import REFERENCES, ByReference
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
+from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Broken, Verdict, verdict_on
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 _LEAST_GAIN = 0.05
@@ -26,10 +27,13 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     lacking: list[Verdict] = []
     for control in REFERENCES:
         who = control.name
-        if not control.served(world, packs[0]):
+        raised = verdict_on(f"{who} play is legal", partial(_play, control, world, packs, mechanism, lives))
+        if raised.broken:
+            yield raised
+            continue
+        if who not in lives:
             lacking.append(Verdict(f"{who} play", remark="the world has no such reference"))
             continue
-        lives[who] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
         row = rows[who] = summarise(lives[who])
         failed = {e.error: (life, e) for life in reversed(lives[who]) for e in life.own if e.error}
         broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
@@ -64,6 +68,19 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
     if "random" in lives:
         yield _signal(lives["random"])
+
+
+def _play(
+    control: ByReference,
+    world: TextEnv,
+    packs: Sequence[Pack],
+    mechanism: ContextMechanism,
+    lives: dict[str, list[Lifecycle]],
+) -> Broken:
+    """Adds the reference's lifecycles, if the world has it."""
+    if control.served(world, packs[0]):
+        lives[control.name] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
+    yield from ()
 
 
 def _signal(lives: Sequence[Lifecycle]) -> Verdict:

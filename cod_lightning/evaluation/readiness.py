@@ -28,12 +28,11 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
         split, size = Split(settled.split), settled.pack_size or pack_size
         first = world.sample_pack(split=split, index=0, num_tasks=size, seed=settled.seed)
         _check_words(settled, world, first, mechanism, chat)
-    if settled.controls is None:
-        return replace(settled, controls=tuple(one for one in chosen if one.served(world, first)))
     fitting = list[Control]()
     for one in chosen:
         with settled.answering(one, "a control that raises nothing"):
-            fitting += [one] if one.fits(world, first, mechanism, key) else []
+            fits = one.served(world, first) if settled.controls is None else one.fits(world, first, mechanism, key)
+            fitting += [one] if fits else []
     return replace(settled, controls=tuple(fitting))
 
 

@@ -14,6 +14,7 @@ from cod_lightning.contexts import HintContext, default_mechanism
 from cod_lightning.envs.base import Players, Reference, Vocabulary, beside, split_of_text
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
+from cod_lightning.envs.levers.world import LeverPlayers
 from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.evaluation import conformance_turns
 from cod_lightning.evaluation.conformance import check_world
@@ -134,6 +135,17 @@ def two_lines(self):
 class Untyped(example.TaskWorld):
     name, max_turns, wording = "untyped", 2, example.Wording()
     rules = _start = _drawn = _observed = sample_pack = step = None
+
+
+def test_a_reference_that_raises_breaks_a_rule_and_the_others_are_played():
+    class Untold(LeverPlayers):
+        def reference(self, kind, pack):
+            if kind is Reference.ORACLE:
+                raise KeyError("rule")
+            return super().reference(kind, pack)
+
+    ((rule, (found,)),) = broken(levers(Untold)).items()
+    assert (rule, found.startswith("raised KeyError: 'rule' (")) == ("oracle play is legal", True)
 
 
 def test_every_copy_of_the_world_that_began_a_task_is_closed():

@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
-from cod_lightning.envs.base import Vocabulary, beside
+from cod_lightning.envs.base import Players, Vocabulary, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
@@ -43,6 +43,19 @@ def test_the_copy_of_the_world_that_began_a_task_is_closed() -> None:
     world = Sessions()
     settled(Suite(name="a"), world)
     assert world.held == []
+
+
+@each("controls", [None, ("oracle",)])
+def test_a_world_whose_references_raise_is_refused_by_the_control_that_needs_them(controls: Any) -> None:
+    class Raising(Players):
+        def reference(self, kind: Any, pack: Any) -> Any:
+            raise KeyError(kind)
+
+    class Own(Levers):
+        companions = (Raising, *Levers.companions)
+
+    with pytest.raises(ConfigError, match=r"data\.suites\.a is ByReference; expected a control .* \(KeyError"):
+        settled(Suite(name="a", controls=controls), Own(protocol="compact"))
 
 
 def test_memory_is_switched_off_only_where_there_is_some() -> None:
