@@ -28,6 +28,8 @@ class SuitePlayer:
         self.runner = runner
         self._packs_of: tuple[str, list[Pack]] = ("", [])
         """The current suite's name and packs, which its conditions share."""
+        self._rules: dict[str, str] = {}
+        """What each of them hides, by its id."""
         self._warm_starts: dict[float, float] = {}
         """Success of the warm start in it, in the mean over positions, by temperature."""
         self._trained: dict[str, list[Group]] = {}
@@ -42,7 +44,10 @@ class SuitePlayer:
         env = suite.env or setting.env
         if self._packs_of[0] != suite.name:
             with self.runner.phase(f"sampling packs of the suite '{suite.name}'"):
-                self._packs_of, self._warm_starts = (suite.name, suite.packs(env)), {}
+                packs, hidden = suite.packs(env), beside(env, HiddenRules).hidden_rule
+                with suite.answering(env, "an environment that says what a pack hides"):
+                    self._rules = {pack.id: f"{derive_seed(hidden(pack)):x}" for pack in packs}
+                self._packs_of, self._warm_starts = (suite.name, packs), {}
         changes: dict[str, Any] = {"policy_version": 0}
         if isinstance(condition.control, WarmStartBlanked):
             changes["temperature"] = max(self._warm_starts, key=self._warm_starts.__getitem__)
@@ -61,7 +66,7 @@ class SuitePlayer:
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         outcomes = Outcomes.of(
             [lifecycle for group in groups for lifecycle in group.lifecycles],
-            rules=[f"{derive_seed(beside(env, HiddenRules).hidden_rule(group.pack)):x}" for group in groups],
+            rules=[self._rules[group.pack.id] for group in groups],
         )
         if isinstance(condition.control, ByWarmStart):
             self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
@@ -92,9 +97,10 @@ def play(
     how = setting.mechanism, suite.seed, setting.program
     monitor.begin(condition.label, len(own), suite.pack_size or 0)
     lives = []
-    for life in play_reference(setting.env, own, control.player, *how, blanked=control.blanked):
-        for episode in life.own:
-            monitor.episode(episode)
-        monitor.lifecycle(life)
-        lives.append(life)
+    with suite.answering(setting.env, "an environment whose references raise nothing"):
+        for life in play_reference(setting.env, own, control.player, *how, blanked=control.blanked):
+            for episode in life.own:
+                monitor.episode(episode)
+            monitor.lifecycle(life)
+            lives.append(life)
     return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(own, lives, strict=True)]

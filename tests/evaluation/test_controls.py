@@ -12,6 +12,7 @@ from cod_lightning.contexts.base import TextState
 from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import LeverPlayers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import (
@@ -126,6 +127,20 @@ def test_references_play_the_first_packs_of_the_suite_whatever_the_policy(contro
     assert [group.pack for group in groups] == suite.packs(WORLD)[:2]
     if control == "oracle":
         assert all(solve.success for group in groups for solve in group.lifecycles[0].solves)
+
+
+def test_a_world_whose_reference_of_a_later_pack_raises_is_named_beside_the_suite() -> None:
+    class Forgetful(LeverPlayers):
+        def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+            if pack.id.endswith("1"):
+                raise KeyError(pack.id)
+            return super().reference(kind, pack)
+
+    class Own(Levers):
+        companions = (Forgetful, *Levers.companions)
+
+    with pytest.raises(ConfigError, match=r"data\.suites\.echo is Own; .* whose references raise nothing \(KeyError"):
+        echoed(SUITE, "oracle", Own())
 
 
 def test_the_oracle_knows_the_rule_before_and_after_a_change() -> None:

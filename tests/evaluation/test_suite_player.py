@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Reference
+from cod_lightning.envs.base import HiddenRules, Reference
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import suite_player
 from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.references import play_reference
@@ -85,6 +86,24 @@ def test_a_control_gets_what_the_trained_policy_played_in_its_own_suite() -> Non
                 if condition.control.weights == weights:
                     seen.setdefault(condition.name, set()).add(player.play(suite, condition, setting).suite.name)
     assert seen == {name: {"of_0", "of_1"} for name in ("trained", "after")}
+
+
+def test_a_world_that_cannot_say_what_a_pack_hides_is_refused_before_anything_is_played() -> None:
+    class Secret(HiddenRules):
+        def hidden_rule(self, pack: Pack) -> str:
+            raise KeyError("rule")
+
+    class Own(Levers):
+        companions = (Secret, *Levers.companions)
+
+    class Unasked(Direct):
+        def run(self, label: str, play: Any) -> RolloutPart:
+            raise AssertionError("played")
+
+    (trained, *_) = SUITE.conditions()
+    here = Setting(env=Own(protocol="compact"), mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
+    with pytest.raises(ConfigError, match=r"data\.suites\.own is Own; .* says what a pack hides \(KeyError"):
+        SuitePlayer(Unasked()).play(SUITE, trained, here)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_blanked_warm_start_sees_no_context() -> None:
