@@ -202,6 +202,9 @@ def damage_named(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
         raise DataError(f"{path} cannot be used ({error}). {remedy}, or name another --state.") from error
+    except sqlite3.IntegrityError as error:
+        said = f"holds already what was to be added ({error}): another process adds to it"
+        raise DataError(f"{path} {said}. Let one agent at a time live there, and begin again.") from error
     except _OF_DAMAGE as error:
         said = f"is damaged, or no store of an agent ({in_a_line(error, 200)})"
         raise DataError(f"{path} {said}. Restore a copy, or name another --state.") from error

@@ -59,6 +59,14 @@ def test_every_version_carries_its_task_and_reward_and_survives_reopening(tmp_pa
     assert all(s.ended >= s.began for s in store.episodes())
 
 
+def test_a_task_that_another_process_has_stored_meanwhile_is_no_damage(tmp_path):
+    store, other = _lived(tmp_path, 1), ContextStore(tmp_path)
+    other.add("t1", _solve(1), 0.0, None)
+    with pytest.raises(DataError, match="another process adds to it"):
+        store.add("t1", _solve(1), 0.0, None)
+    assert [one.episode.position for one in store.episodes()] == [0, 0, 1]
+
+
 def test_going_back_is_a_new_version(tmp_path):
     store = _lived(tmp_path, 3)
     assert store.revert(1) == 4
