@@ -11,13 +11,12 @@ from torchmetrics import Metric
 
 from cod_lightning.types import Lifecycle
 
+_MOST_POSITIONS = 10_000
+"""Of a lifecycle; states that are summed over ranks have a fixed size."""
+
 
 class PositionMetrics(Metric):
-    """Reward, success and context parses by position, weighted by lifecycles.
-
-    Args:
-        max_positions: Longest pack it has room for (states that are summed over ranks have a fixed size).
-    """
+    """Reward, success and context parses by position, weighted by lifecycles."""
 
     full_state_update = False
     is_differentiable = False
@@ -27,11 +26,10 @@ class PositionMetrics(Metric):
     """Contexts that parsed, updates; tasks solved of those that were asked again, those; lifecycles."""
     num_positions: Float[Tensor, ""]
 
-    def __init__(self, max_positions: int = 10_000) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.max_positions = max_positions
         for name, shape, over_ranks in (
-            ("solves", (max_positions, 3), "sum"),
+            ("solves", (_MOST_POSITIONS, 3), "sum"),
             ("totals", (5,), "sum"),
             ("num_positions", (), "max"),
         ):
@@ -40,8 +38,8 @@ class PositionMetrics(Metric):
     def update(self, lifecycles: Sequence[Lifecycle]) -> None:
         """Count these lifecycles; episodes without a reward are left out."""
         longest = max((len(lifecycle.solves) for lifecycle in lifecycles), default=0)
-        if longest > self.max_positions:
-            raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
+        if longest > _MOST_POSITIONS:
+            raise ValueError(f"a lifecycle of {longest:,} tasks; there is room for {_MOST_POSITIONS:,}")
         sums = [[0.0, 0.0, 0.0] for _ in range(longest)]
         for solve in (solve for life in lifecycles for solve in life.solves):
             if solve.reward is not None:
