@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -115,10 +115,14 @@ class Progress(ProgressBar, RolloutObserver):
     A lifecycle that ends only raises counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
     it prints one plain line for each epoch, validation and test condition instead, and in between how far a rollout or an update
     has come.
+
+    Args:
+        num_conditions: Counts what all passes of `test` play together, asked when the first begins; null: each pass counts its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, num_conditions: Callable[[], int] | None = None) -> None:
         super().__init__()
+        self._num_conditions, self._conditions_done = num_conditions, 0
         self.console: Console | None = None
         """Where it shows; made in `setup`, unless it was set before."""
         self.display: Display | None = None
@@ -211,7 +215,10 @@ class Progress(ProgressBar, RolloutObserver):
             self._plain("validation", said)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._start("test", "conditions", int(sum(trainer.num_test_batches)))
+        if self._num_conditions is None:
+            self._start("test", "conditions", int(sum(trainer.num_test_batches)))
+        else:
+            self._start("test", "conditions", self._num_conditions(), self._conditions_done)
 
     def on_test_batch_end(
         self,
@@ -222,6 +229,7 @@ class Progress(ProgressBar, RolloutObserver):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
+        self._conditions_done += 1
         if self.display is not None:
             self.display.advance(self.display.bars[self._name])
             if self._outcomes:

@@ -191,8 +191,15 @@ class TrainCLI(CodCLI):
         """What serves and watches CoD-Train."""
         budget = TokenBudget(self.config.sampled_token_budget)
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        callbacks += [MismatchGuard(), Notes(), Progress(), budget, Transcripts()]
+        callbacks += [MismatchGuard(), Notes(), Progress(self.num_conditions), budget, Transcripts()]
         return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
+
+    def num_conditions(self) -> int:
+        """What `test` and `evaluate` play together."""
+        data = self.datamodule
+        played = [one.control.weights for suite in data.suites for one in suite.conditions(data.baseline)]
+        passes = {"trained": len(self.checkpoints) or 1, "none": 1, "warm_start": self.warm_start_folder is not None}
+        return sum(passes[weights] for weights in played)
 
     def act(self, action: str) -> None:
         """As ever; after `fit` and `test`, evaluate beside what the policy started from, and write the report."""

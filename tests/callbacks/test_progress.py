@@ -55,6 +55,18 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     assert any(line.startswith("1/4 updates  TIME, TIME left  train: ") for line in lines)
 
 
+def test_conditions_are_counted_over_all_passes_of_an_evaluation(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    tested = trainer(tmp_path, [callback])
+    callback._num_conditions = lambda: 4
+    for _ in range(2):
+        tested.test(PlayedModule(), PlayedData(), verbose=False)
+    assert [line.split("  ")[0] for line in file.getvalue().splitlines()] == [f"{n}/4 conditions" for n in (1, 2, 3, 4)]
+    alone, file = progress(terminal=False)
+    trainer(tmp_path, [alone]).test(PlayedModule(), PlayedData(), verbose=False)
+    assert [line.split("  ")[0] for line in file.getvalue().splitlines()] == ["1/2 conditions", "2/2 conditions"]
+
+
 def test_a_terminal_shows_tasks_and_success_by_position(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
