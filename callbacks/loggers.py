@@ -1,4 +1,4 @@
-"""`metrics.csv`, which goes on where a checkpoint was written."""
+"""The curves of a run: TensorBoard's events, and `metrics.csv`, which goes on where a checkpoint was written."""
 
 import csv
 import re
@@ -6,13 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning.fabric.loggers.logger import rank_zero_experiment
-from lightning.pytorch.loggers import CSVLogger
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
 from cod_lightning.errors import DataError
 from cod_lightning.files import sync, without_link
 
 _STEP = re.compile(r"\d{1,18}")
+
+
+class Events(TensorBoardLogger):
+    """Lightning's `TensorBoardLogger` without `hparams.yaml`, which would be empty: a run's settings are in its `config.yaml`.
+
+    Args:
+        folder: Folder of the run, whose folder tensorboard it writes to.
+        resumed_at: Optimizer updates of the checkpoint that the run goes on from; TensorBoard then hides later events.
+    """
+
+    def __init__(self, folder: Path, resumed_at: int | None) -> None:
+        super().__init__(save_dir=folder, name="tensorboard", version="", purge_step=resumed_at)
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Events are on disk."""
+        self.experiment.flush()
 
 
 class MetricsFile(CSVLogger):

@@ -19,13 +19,12 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from transformers.utils import logging as transformers_logging
 
 from cod_lightning.callbacks import Progress
 from cod_lightning.callbacks.checkpoints import RunCheckpoint, RunConfig
-from cod_lightning.callbacks.loggers import MetricsFile
+from cod_lightning.callbacks.loggers import Events, MetricsFile
 from cod_lightning.callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import ShardReader, read_checkpoint
 from cod_lightning.checkpoints.folder import AUTO, NEWEST, CheckpointFolder, named, newest
@@ -216,7 +215,7 @@ class CodCLI(LightningCLI):
         if fitting and asked.logger is not False:
             more = [] if asked.logger in (None, True) else asked.logger
             logger = [
-                TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
+                Events(self.root, self.began_at),
                 MetricsFile(self.root, self.began_at if path and _within(self.root, path) else None),
                 *(more if isinstance(more, list | tuple) else [more]),
             ]

@@ -1,11 +1,11 @@
-"""metrics.csv of a run that was killed."""
+"""metrics.csv of a run that was killed, and TensorBoard's folder."""
 
 import csv
 import os
 
 import pytest
 
-from cod_lightning.callbacks.loggers import MetricsFile, rows_before
+from cod_lightning.callbacks.loggers import Events, MetricsFile, rows_before
 from cod_lightning.errors import DataError
 
 
@@ -70,3 +70,12 @@ def test_a_run_that_ends_before_its_first_row_leaves_the_file_as_it_was(begun, r
     logger.log_hyperparams({"seed": 1})
     logger.save()
     assert (begun / "metrics.csv").read_bytes() == before
+
+
+def test_tensorboards_folder_has_events_and_no_empty_file_beside_them(tmp_path):
+    logger = Events(tmp_path, None)
+    logger.log_metrics({"loss": 0.5}, 0)
+    logger.save()
+    logger.finalize("success")
+    (found,) = (tmp_path / "tensorboard").iterdir()
+    assert found.name.startswith("events.out.tfevents")
