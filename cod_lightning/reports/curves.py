@@ -44,7 +44,7 @@ _TITLES = {
     "train/divergence": "Divergence from the reference (nats per token)",
     "train/zero_variance_packs": "Packs without a signal, all siblings alike (share)",
     "train/resampled_packs": "Packs played in place of others without a signal",
-    "train/red_temperature": "Temperature of RED (0: left alone)",
+    "train/red_temperature": "Temperature at which RED tilts advantages, a low one more (0: left alone)",
     "throughput": "Tokens per second",
     "tokens/sampled": "Tokens sampled",
     "tokens/trained": "Tokens trained on",

@@ -246,6 +246,13 @@ def test_words_are_coloured_by_log_prob_and_by_advantage(opened: Opened, tmp_pat
     assert "As the update had it" in page.locator("#episode").inner_text()
 
 
+def test_a_choice_of_colours_is_offered_where_there_are_several(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", varied_groups(2, 2, words=5), logprobs=False))
+    assert page.locator("input[name=colouring]").count() == 0
+    assert page.locator(".scale").inner_text().startswith("Log-probs under the sampler.")
+    assert page.locator(".turns .token[style]").count() > 0
+
+
 def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", (groups := varied_groups(2, 2, words=5)))
     write_logprobs(folder, groups, updates=2, skipped=(1,))

@@ -83,7 +83,7 @@ const COLOURINGS = {
   logprob: {
     label: "log-prob",
     colour: (turn, at) => mixed("--doubt", turn.logprobs[at] / LOWEST_LOGPROB),
-    note: () => `Deep orange: in doubt, ${shown(LOWEST_LOGPROB, 0)} nats and below under the sampler; none: sure.`,
+    note: () => `Log-probs under the sampler. Deep orange: in doubt, ${shown(LOWEST_LOGPROB, 0)} nats and below; none: sure.`,
   },
   advantage: {
     label: "advantage",
@@ -231,7 +231,7 @@ function turns(one, file, strongest, redraw) {
   const turn = (of) => h("li", {}, p("faint", one.kind === "solve" ? "world" : "asked"), p("said", text(of.observation)), p("faint", "policy"),
     responseView(text(of.response), chosen ? of : { ...of, logprobs: [] }, file.words, isKnown && ((...token) => colour(...token, one, strongest))),
     of.stop === "stop" ? null : p("faint", CUT[of.stop]));
-  return block("Turns", chosen && h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)),
+  return block("Turns", offered.length > 1 && h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)),
     p("faint scale", !chosen ? "No log-probs: played greedily, by a script, or by a model elsewhere."
       : isKnown ? note(one, strongest) : "Not coloured: no update trained on this episode, as on all of advantage 0."),
     h("ol", { class: "turns" }, one.turns.map(turn)));
