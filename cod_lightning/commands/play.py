@@ -151,7 +151,7 @@ class Person(Audience, TextPolicy):
     def __init__(self, env: TextEnv, pack: Pack, console: Console, read: Callable[[str], str]) -> None:
         super().__init__(console)
         self.pack, self.read, self.tools = pack, read, beside(env, Tools).schemas
-        words = beside(env, Vocabulary).words()
+        self.words = words = beside(env, Vocabulary).words()
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -165,8 +165,15 @@ class Person(Audience, TextPolicy):
         line = ""
         while not line.strip():
             line = self.read("your answer> ")
-        wants_tags = "<answer>" in rules or self.tools or not rules.strip().count(" ")
+        wants_tags = "<answer>" in rules or self.tools or self.words
         return f"<answer>{line.strip()}</answer>" if wants_tags and "<answer>" not in line else line
+
+    def episode(self, episode: Episode) -> None:
+        """As an audience sees it; of an update only what came of it, since the person has seen the task and typed the notes."""
+        if episode.kind is EpisodeKind.UPDATE and episode.success:
+            self.console.print(panel("context from now on", episode.context_after or "(empty)"))
+        else:
+            super().episode(episode)
 
     def _begin(self, rules: str) -> None:
         """What a whole pack is played by."""

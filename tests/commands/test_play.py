@@ -57,6 +57,7 @@ def test_a_person_solves_and_rewrites_hints_and_sees_the_rewards():
 def test_hints_are_shown_in_the_next_task_through_the_mechanism_and_an_empty_rewrite_keeps_them():
     _, shown = _played(Levers(), ["Lever 1", "Lever 2", "note", "", "Lever 1", "Lever 2"])
     assert "context from now on" in shown
+    assert "Record of the task" not in shown, "the person has seen it"
     episodes, _ = _played(Levers(), [*["Lever 9", "old", ""], *["Lever 9", ""], "Lever 9"], num_tasks=3)
     assert [e.context_before for e in episodes] == ["", "old", "old"]
 
@@ -95,6 +96,14 @@ def test_an_answer_in_a_closed_vocabulary_is_typed_with_its_tags_or_without(type
     (episode,), shown = _played(Levers(protocol="compact"), [typed] * 2, num_tasks=1)
     assert episode.status is not EpisodeStatus.MALFORMED
     assert "2=" in shown
+
+
+def test_answers_are_typed_without_tags_beside_notes_too():
+    env = Levers(protocol="compact")
+    goals = [task.spec for task in env.sample_pack(split=Split.TEST, index=3, num_tasks=2).tasks]
+    first, second = (f"Lever_{spec.colours.index(spec.goal) + 1}" for spec in goals)
+    episodes, _ = _played(env, [first, "1=red", "", second])
+    assert [(one.context_before, one.reward) for one in episodes] == [("", 1.0), ("1=red", 1.0)]
 
 
 def test_a_person_keeps_a_notebook():
