@@ -77,7 +77,11 @@ play --env levers --policy robot
 play --ckpt_path nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
-report
+check --env nowhere.World ## nowhere.World | PYTHONPATH
+play --env faulty.Bilt ## faulty.Bilt | Did you mean Built?
+play --env levers --env.protocol natral ## natral | Did you mean natural?
+play --env levers --policy oracel ## policy | oracel | Did you mean oracle?
+report ## RUN_DIR | missing | runs/quickstart
 report nowhere
 report afile
 report TOO_LONG ## aaaa | too long
@@ -97,7 +101,6 @@ play --env levers --env.max_trns 3 ## Did you mean max_turns?
 play --env levers --context notebok
 play --env.max_turns 3
 play --env raises.World ## raises.py:1 | no database
-check --env nowhere.World ## nowhere.World
 play --env half.Half ## half.Half | is abstract
 check --env half.py ## half.py | my_file.MyWorld
 worlds --env levers
@@ -123,7 +126,7 @@ play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## context | max_chars
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
-SMOKE --data.env.stated first ## Option 'stated' is not accepted (python
+SMOKE --data.env.stated first ## Option 'stated' is not accepted (It takes max_turns, 
 fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?
 SMOKE --model.loss Reinforce ## model.loss | Reinforce (python
 fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?
@@ -145,6 +148,7 @@ play --env levers --context faulty.Notes ## faulty.py:32
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
 fitt
+doctor ## RUN_DIR | missing | runs/quickstart
 fit ## --config | missing | quickstart
 fit --config
 fit --config broken.yaml
@@ -219,7 +223,7 @@ export --config smoke ## out | required
 export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
 export --out x ## --config | missing
 deploy ## --config | missing
-deploy --config smoke ## state | required
+deploy --config smoke ## required: state (python
 deploy --config smoke --warm_start null --state afile
 deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
 SMOKE --trainer.max_steps -5
@@ -303,6 +307,7 @@ SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
 SMOKE recipe=qwen3 ## model.policy
 SMOKE suite=in_domain
 test --ckpt_path damaged.ckpt ## --config
+test --data.suites [in_domain] ## Name a config, as in --config quickstart.
 plan --config smoke --gpu_gb 24 ## model.policy | TinyPolicy | a policy from a folder or the hub
 deploy --config smoke --state ada --num_tasks -1 ## num_tasks
 export --config smoke --warm_start null --ckpt_path nowhere.ckpt --out x ## ckpt_path | nowhere.ckpt

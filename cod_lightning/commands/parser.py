@@ -2,18 +2,20 @@
 
 import contextlib
 import difflib
+import re
 import sys
 import traceback
 from argparse import ArgumentError
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 from jsonargparse._common import ImportDenied
 
 from cod_lightning.commands.shipped import classes
-from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, some_of
 from cod_lightning.trusted import how_to_trust
 
 Options = dict[str, tuple[Any, Any, str]]
@@ -69,22 +71,36 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
 
 
 def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
-    """The question after the key that is spelt nearly as an unknown one, of the classes in the message or else of the parser; after
-    the class that is spelt nearly as a value, which stands last."""
+    """What may have been meant, as a sentence with a space behind it: the key that is spelt nearly as an unknown one, of the
+    classes in the message or else of the parser; the choice or class that is spelt nearly as a value, which stands last; where a
+    module may be.
+    """
+    if "are required: " in message:
+        return "Name a config, as in --config quickstart. " if "model.policy" in message else ""
     refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
     typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
     if not (unknown := [*typed, *refused.split("'")[1::2]]):
-        return did_you_mean(message.rpartition(": ")[2], sorted(set().union(*classes().values())), cutoff=0.68)
-    known = list[str]()
+        value = message.rpartition(": ")[2]
+        for one in _causes(ex):
+            if isinstance(one, ModuleNotFoundError) and repr(one.name) in message:
+                return f"Is {one.name} installed, or its folder in PYTHONPATH? "
+            if isinstance(one, AttributeError) and isinstance(one.obj, ModuleType):
+                return did_you_mean(str(one.name), dir(one.obj))
+        choices = re.search(r"typing\.Literal\[(.*?)\]", message)
+        known = choices[1].split("'")[1::2] if choices else sorted(set().union(*classes().values()))
+        return did_you_mean(value, known, cutoff=0.68)
+    known, takes = list[str](), ""
     for module, _, name in (one.rpartition(".") for one in message.split("'")[1::2]):
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):
             described = ArgumentParser()
             described.add_class_arguments(found)
-            known += [action.dest for action in described._actions]
+            keys = [action.dest for action in described._actions if action.dest != "help"]
+            own = [key for key in keys if "." not in key]
+            known, takes = known + keys, f"It takes {some_of(own, unknown[-1])}. " if own else ""
     known = known or [one.removeprefix("--") for one in parser._option_string_actions if one.startswith("--")]
     leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
     close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
-    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in known else ""
+    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in known else takes
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
