@@ -169,8 +169,12 @@ class Person(Audience, TextPolicy):
         return f"<answer>{line.strip()}</answer>" if wants_tags and "<answer>" not in line else line
 
     def episode(self, episode: Episode) -> None:
-        """As an audience sees it; of an update only what came of it, since the person has seen the task and typed the notes."""
-        if episode.kind is EpisodeKind.UPDATE and episode.success:
+        """As an audience sees it; of an update only what came of it, since the person has seen the task and typed the notes, and
+        nothing of an episode that the end of the input breaks off."""
+        if "EOFError" in episode.error:
+            self.error = episode.error
+            self.console.print()  # behind the prompt
+        elif episode.kind is EpisodeKind.UPDATE and episode.success:
             self.console.print(panel("context from now on", episode.context_after or "(empty)"))
         else:
             super().episode(episode)

@@ -78,6 +78,7 @@ def test_the_end_of_the_input_ends_the_game_and_shows_what_there_is():
     episodes, shown = _played(Levers(), ["Lever 7"])
     assert len(episodes) == 1
     assert "Stopped." in shown
+    assert "Error" not in shown, "it is none"
     assert "rewards by position" in shown
     assert _played(Levers(), [])[0] == []
 
