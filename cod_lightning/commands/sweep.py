@@ -40,6 +40,8 @@ _OPTIONS: Options = {
     "results": (Path | None, None, "Stem of the files written; null: FOLDER/sweep_results."),
 }
 _SEED, _LAUNCHER = "seed_everything", "hydra.launcher."
+_WIDEST_CELL = 32
+"""Columns of a screen for a cell's name; a longer one goes on in the next line."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
 
 def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from cod_lightning.reports.sweeps.compare import compare, page, summary, write_results
     from cod_lightning.terminal import Screen
@@ -207,7 +209,9 @@ def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Seque
     for sweep in sweeps:
         screen.print(f"\n{sweep['config']}, suite {sweep['suite']}:")
         head, lines = summary(sweep)
-        table = Table(*head, box=None, pad_edge=False)
+        widest = min(_WIDEST_CELL, max(len(line[0]) for line in lines))
+        named = Column(head[0], width=widest, overflow="fold")  # else the screen cuts what cells differ by
+        table = Table(named, *(Column(one, overflow="fold") for one in head[1:]), box=None, pad_edge=False)
         for line in lines:
             table.add_row(*line)
         screen.print(table)

@@ -377,6 +377,14 @@ def test_the_command_writes_json_and_page_without_running_anything(root: Path, c
     assert "credit=trajectory" in capsys.readouterr().out
 
 
+def test_a_narrow_screen_shows_what_cells_differ_by_in_full(root: Path, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["sweep", "--table", str(root)]) == 0
+    shown = capsys.readouterr().out
+    assert "credit=trajectory " in shown
+    assert "…" not in shown
+
+
 @pytest.mark.parametrize("argv", [["--table", "ROOT"], ["--config", "smoke", "--out", "ROOT"]])
 def test_results_that_cannot_be_written_are_refused_before_anything_is_done(root: Path, argv, capsys: Any) -> None:
     (root / "file").touch()
