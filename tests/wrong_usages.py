@@ -211,6 +211,7 @@ SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path a
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | path
 SMOKE --data.rewards.judge JudgeReward ## data.rewards | rubric
+SMOKE --data.rewards.format FormatRewrd ## data.rewards | FormatRewrd | Did you mean FormatReward?
 play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world cod_lightning.envs.dataset.DatasetWorld ## env | path
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 fit --config experiment/endpoint ## data.engine | OpenAIEngine

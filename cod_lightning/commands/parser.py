@@ -80,7 +80,10 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
     refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
     typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
     if not (unknown := [*typed, *refused.split("'")[1::2]]):
-        value = message.rpartition(": ")[2]
+        path = re.search(
+            r"Expected a dot import path string: (\S+)", message
+        )  # of a key with several types not the last word
+        value = path[1] if path else message.rpartition(": ")[2]
         for one in _causes(ex):
             if isinstance(one, ModuleNotFoundError) and repr(one.name) in message:
                 return f"Is {one.name} installed, or its folder in PYTHONPATH? "
