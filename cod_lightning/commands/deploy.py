@@ -78,7 +78,7 @@ def _live(cli: Any, setting: Setting, store: ContextStore) -> int:
                 agent.solve(task)
         _summary(console, store)
     except KeyboardInterrupt:
-        console.print(f"\nStopped; {store.num_solved()} tasks are kept in {store.path}")
+        console.print(f"\nStopped; {store.num_solved()} tasks are kept in {store.path}", soft_wrap=True)
         return 130
     finally:
         if report := cli.datamodule.engine.report():
@@ -123,7 +123,7 @@ def _print_episode(console: Console, store: ContextStore, episode: Episode) -> N
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     cut = episode.status in (EpisodeStatus.MALFORMED, EpisodeStatus.TRUNCATED)
     came = (f"reward {reward}, {episode.status}", "yellow" if cut else "green" if episode.success else "red")
-    console.print(Text.assemble(f"task {episode.position}: ", came, f", {len(episode.turns)} turns"))
+    console.print(Text.assemble(f"task {episode.position}: ", came, f", {_counted(len(episode.turns), 'turn')}"))
 
 
 def _summary(console: Console, store: ContextStore) -> None:
@@ -134,5 +134,10 @@ def _summary(console: Console, store: ContextStore) -> None:
     halves = [half for half in (known[: len(known) // 2], known[len(known) // 2 :]) if half]
     means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
     of = " of the first and the second half" if len(halves) == 2 else ""
-    console.print(f"{len(rewards)} tasks in all; mean reward{of} {means}; {len(rewards) - len(known)} missing")
+    missing = f"; {len(rewards) - len(known)} missing" if len(known) < len(rewards) else ""
+    console.print(f"{_counted(len(rewards), 'task')} in all; mean reward{of} {means}{missing}")
     print(f"Look: {program()} context log --state {store.path.parent}", file=sys.stderr)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -47,7 +47,8 @@ def test_no_task_is_solved_where_none_is_asked_for_and_one_has_no_second_half_wh
     assert "task" not in capsys.readouterr().out
     assert _deploy(state, "--num_tasks", "1") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "1 tasks in all; mean reward" in shown
+    assert "1 task in all; mean reward" in shown
+    assert "missing" not in shown
     assert "half" not in shown
 
 
