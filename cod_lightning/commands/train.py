@@ -214,7 +214,8 @@ class TrainCLI(CodCLI):
         self.learnt_nothing = not self.model.num_moved and updates > 0
         if updates == self.began_at:
             lengths = "max_epochs, max_steps, max_time or sampled_token_budget"
-            notes.append(f"nothing was trained: {self.config.ckpt_path} is where the run ends; raise {lengths}.")
+            ends = f"{self.config.ckpt_path} is where the run ends"
+            notes.append(f"nothing was trained: {ends}. To train on, raise {lengths}.")
         if self.learnt_nothing:
             seen = f"none of {updates:,} updates had a gradient, since every advantage was 0"
             remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
@@ -291,7 +292,7 @@ def _show(cli: Any) -> None:
     note = "\n".join(filter(None, (begun, Evidence(folder=cli.root, metrics=read_metrics(cli.root)[0]).in_training())))
     evaluation = next(one for one in cli.trainer.callbacks if isinstance(one, Evaluation))
     print_table(results_of(evaluation.played, by_checkpoint=evaluation.by_checkpoint), console, note=note)
-    console.print(f"\nWritten to {cli.root / 'evaluation.json'}")
+    console.print(f"\nWritten to {cli.root / 'evaluation.json'}", soft_wrap=True)
     baseline = "" if data.baseline is None else data.baseline.report()
     for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
         if line:

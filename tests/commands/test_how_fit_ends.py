@@ -31,8 +31,8 @@ def ended(began_at, global_step, capsys, num_moved=1):
 
 
 def test_a_run_that_had_ended_is_said_to_have_trained_nothing_and_what_to_raise(capsys):
-    said = "note: nothing was trained: runs/smoke/checkpoints/last.ckpt is where the run ends; raise max_epochs, max_steps, "
-    said += "max_time or sampled_token_budget.\n"
+    said = "note: nothing was trained: runs/smoke/checkpoints/last.ckpt is where the run ends. To train on, raise "
+    said += "max_epochs, max_steps, max_time or sampled_token_budget.\n"
     assert ended(12, 12, capsys) == said
 
 
