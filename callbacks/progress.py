@@ -211,6 +211,8 @@ class Progress(ProgressBar, RolloutObserver):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.display is not None and not trainer.sanity_checking:
+            if trainer.state.fn == TrainerFn.VALIDATING:
+                self.display.advance(self.display.bars[self._name])
             self.display.lines["validation"] = said = validation_summary(trainer.callback_metrics)
             self._plain("validation", said)
 

@@ -21,11 +21,13 @@ def run(argv: Sequence[str]) -> int:
         expected = "a policy from a folder or the hub, whose size is worth a plan"
         remedy = "Choose model.policy=PretrainedPolicy, or LoRAPolicy."
         raise ConfigError("model.policy", type(policy).__name__, expected, remedy)
-    screen = Screen()
+    screen, without = Screen(), ""
     try:
         cli.datamodule.check_with(policy, elsewhere=True)
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
-        screen.print(f"Rows are planned as long as the window, since {error}", soft_wrap=True)
+        without = f"Rows are planned as long as the window, since {error}"
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
+    if without:
+        screen.print(without, soft_wrap=True)
     show(plan, cli.model, cli.asked_trainer, screen)
     return 0 if plan.fits else 1

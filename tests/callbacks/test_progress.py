@@ -55,6 +55,13 @@ def test_a_log_says_within_a_long_update_how_far_rollout_and_training_are_and_se
     assert any(line.startswith("1/4 updates  TIME, TIME left  train: ") for line in lines)
 
 
+def test_a_validation_by_itself_is_one_batch_that_ends(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    trainer(tmp_path, [callback]).validate(PlayedModule(), PlayedData(), verbose=False)
+    (line,) = file.getvalue().splitlines()
+    assert line.startswith("1/1 batches")
+
+
 def test_conditions_are_counted_over_all_passes_of_an_evaluation(tmp_path: Path) -> None:
     callback, file = progress(terminal=False)
     tested = trainer(tmp_path, [callback])

@@ -199,6 +199,13 @@ def test_every_experiment_for_gpus_is_planned_here():
     assert shipped == {name.split()[0] for name in EXPERIMENTS}
 
 
+def test_a_checkpoint_that_is_not_there_is_named_once(capsys):
+    assert main(["plan", "--config", "pretrained", "--model.policy.path", "/no/such"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("/no/such") == 1
+
+
 def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
     code, said = plan(capsys, "eight_80gb_full_8b", checkpoints["8B"], "--trainer.devices", "1", gigabytes=24)
     assert code == 1
