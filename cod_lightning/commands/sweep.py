@@ -20,7 +20,7 @@ from cod_lightning.commands.config_files import find_config, full_key, keys_of
 from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.commands.shipped import CLASS_KEYS, composed
 from cod_lightning.commands.sweep_job import launch
-from cod_lightning.errors import ConfigError, in_a_line
+from cod_lightning.errors import ConfigError, Stopped, in_a_line
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
@@ -183,8 +183,13 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
         write_record(job.folder, job.record)
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
-    if todo:
-        launch([job.folder for job in todo], root, launcher, hydra)
+    try:
+        if todo:
+            launch([job.folder for job in todo], root, launcher, hydra)
+    except KeyboardInterrupt:
+        stopped = Stopped(signal.SIGINT)
+        stopped.message += " To go on: the same command again."
+        raise stopped from None
     records = {job.folder: read_record(job.folder) for job in jobs}
     wrong = {folder: one for folder, one in records.items() if not one.finished}
     for folder, one in wrong.items():

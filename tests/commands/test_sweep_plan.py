@@ -121,3 +121,12 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
 def test_a_launcher_that_hydra_cannot_start_is_a_mistake_in_one_line(launcher, keys, said, tmp_path):
     with pytest.raises(ConfigError, match=said):
         launch([tmp_path], tmp_path, launcher, keys)
+
+
+def test_a_sweep_that_is_interrupted_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cod_lightning.commands.sweep.launch", interrupted)
+    assert main(["sweep", "--config", "smoke", "credit=EpisodeCredit", "--out", str(tmp_path / "sweep")]) == 130
+    assert "Stopped by SIGINT. To go on: the same command again." in capsys.readouterr().err
