@@ -5,8 +5,10 @@ With `--ckpt_path` a trained policy lives through the pack, and every episode is
 
 import random
 import re
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -22,7 +24,7 @@ from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, Tools, Vocabulary, beside
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.errors import ConfigError, answering, some_of
+from cod_lightning.errors import ConfigError, Stopped, answering, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.ranges import Natural
 from cod_lightning.rollout.group import run_groups
@@ -57,7 +59,22 @@ def run(argv: Sequence[str]) -> int:
     if policy is not None:
         return play(env, pack, policy, Audience(console), mechanism, index)
     player = Person(env, pack, console, partial(_typed, console))
-    return play(env, pack, player, player, mechanism, index)
+    with _interrupted_at_once():
+        return play(env, pack, player, player, mechanism, index)
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Ctrl-C ends the game also while it waits at a prompt, where asyncio's own handler would wait for the line to come."""
+
+    def stop(number: int, _: object) -> None:
+        raise Stopped(number)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _watch(argv: Sequence[str]) -> int:

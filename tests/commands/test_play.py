@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import signal
 from collections.abc import Iterable
 
 import pytest
@@ -81,6 +83,21 @@ def test_the_end_of_the_input_ends_the_game_and_shows_what_there_is():
     assert "Error" not in shown, "it is none"
     assert "rewards by position" in shown
     assert _played(Levers(), [])[0] == []
+
+
+def test_ctrl_c_at_the_prompt_ends_the_game_at_once(monkeypatch, capsys):
+    went_on, before = [], signal.getsignal(signal.SIGINT)
+
+    def interrupted(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        went_on.append(True)
+        return "Lever 1"
+
+    monkeypatch.setattr("cod_lightning.commands.play._typed", interrupted)
+    assert main(["play", "--env", "levers", "--index", "0"]) == 130
+    assert "Stopped by SIGINT." in capsys.readouterr().err
+    assert went_on == []
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_watching_a_reference_gives_what_the_reference_gets():
