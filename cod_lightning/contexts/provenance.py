@@ -70,8 +70,11 @@ class Provenance:
         """
         if not self.shown:
             return shown
-        kept = self.without(shown)
-        return json.loads(kept) if self.natural and len(kept) > 1 and kept[0] == kept[-1] == '"' else kept
+        if not self.natural:
+            return self.without(shown)
+        origin = re.match(self._pattern, shown)
+        kept = shown[origin.end() :].strip() if origin else shown
+        return json.loads(kept) if len(kept) > 1 and kept[0] == kept[-1] == '"' else kept
 
     def spelled_in(self, text: str) -> bool:
         """Whether the text spells it, where it is shown."""

@@ -27,6 +27,13 @@ GIVEN = {"natural": "[handed over before the first task]", "compact": "@given"}
 LATER = {"natural": "[written after task 6, which was not solved]", "compact": "@6 @unsolved"}
 
 
+@each("text", ["3  is gold", "a\ttab", ' "quoted" ', "[1] and [written after", "\\n", "ends in a \\"])
+@each("task", [-1, 2])
+def test_the_text_of_an_entry_is_read_back_letter_by_letter(text, task):
+    shown = Provenance(True, "natural")
+    assert shown.read(shown.before(text, task, True)) == text
+
+
 def solved(position=5, feedback="win 2=red", *, success=False):
     return records.episode(position=position, reward=0.0, success=success, feedback=feedback)
 
