@@ -206,7 +206,8 @@ def test_a_checkpoint_s_warm_start_is_trusted_as_far_as_a_trusted_config_says_th
     cli: Any = TrainCLI.__new__(TrainCLI)
     cli.config, cli.asked = SimpleNamespace(warm_start=SimpleNamespace(num_updates=1)), begun(**typed)
     cli.model = SimpleNamespace(policy=SimpleNamespace(has_weights=True))
-    cli.datamodule = SimpleNamespace(words_for=lambda policy: ())
+    plain = {"system_prompt": "", "chat_template_kwargs": None, "enable_thinking": False}
+    cli.datamodule = SimpleNamespace(words_for=lambda policy: (), **plain)
     monkeypatch.setattr(cli, "check_played", lambda: None)
     for outer in (True, False):
         with only_from(OWN, trust=outer), pytest.raises(ConfigError):
