@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import numpy as np
 import yaml
 
 from cod_lightning.envs.apps import Apps
@@ -35,6 +36,8 @@ from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
+from cod_lightning.evaluation.intervals import DIFFERENCE, bootstrap
+from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Pack, Role, Split
 from examples.studies.apps_page import page
@@ -130,7 +133,7 @@ def code_demonstrations() -> dict[str, float]:
 
 
 def code_model(run: Path) -> tuple[str, dict[str, Any]]:
-    """The demonstrated tasks and the seed of a run with `examples/studies/apps_code.yaml`; what it solves by code, by policy."""
+    """Kinds, demonstrated tasks and seed of a run with `examples/studies/apps_code.yaml`; what it solves by code, by policy."""
     config: dict[str, Any] = yaml.safe_load((run / "config.yaml").read_text())
     shown = config["warm_start"]["num_updates"] * config["warm_start"]["packs_per_update"] * config["data"]["pack_size"]
     found: dict[str, Any] = {}
@@ -149,9 +152,22 @@ def code_model(run: Path) -> tuple[str, dict[str, Any]]:
             }
             if less := suite["figures"]["differences"].get(policy):
                 found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
+            if (packs := run / "evaluation_packs.parquet").exists() and policy.startswith("warm_start"):
+                found[policy] |= _greedy_less(packs, policy)
     if (train := run / "lifecycles" / "train.jsonl").exists():
         found["training"] = {"kinds": _by_kind(transcript.read(train))}
-    return f"{shown} tasks, seed {config['seed_everything']}", found
+    kinds = len(config["data"]["env"]["init_args"]["templates"])
+    return f"{kinds} kinds, {shown} tasks, seed {config['seed_everything']}", found
+
+
+def _greedy_less(packs: Path, policy: str) -> dict[str, list[float]]:
+    """Success of the trained policy at T=0 less that of the policy, in the same packs; nothing where it was not played so."""
+    greedy, other = read_packs(packs, "code_greedy", "trained"), read_packs(packs, "code", policy)
+    if greedy is None or other is None:
+        return {}
+    less, num = greedy.success - other.rows(greedy.pack_ids).success, greedy.num_positions
+    (found,) = bootstrap(less, np.full((1, num), 1 / num), rules=greedy.rules, limits=DIFFERENCE)
+    return {"greedy_less": [found.mean, found.low, found.high]}
 
 
 def _by_kind(groups: Sequence[Group]) -> dict[str, list[int]]:

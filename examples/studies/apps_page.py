@@ -20,7 +20,7 @@ def page(results: dict[str, Any]) -> str:
     ]
     learned = [row for name, seeds in runs.items() if seeds for row in _solved(name, list(seeds.values()))]
     code = results["code_model"]
-    few, more, many = (code[f"{count} tasks, seed 1"] for count in (24, 40, 56))
+    seeds = {run.rpartition(" ")[2]: of for run, of in code.items() if run.startswith("5 kinds")}
     parts = [
         "# Apps, measured",
         ABOUT.strip(),
@@ -38,28 +38,56 @@ def page(results: dict[str, Any]) -> str:
             )
         ),
         CODE.strip(),
-        table(CODE_HEAD, list(_of_code({run: of for run, of in code.items() if run.startswith("32 ")}))),
-        CODE_READING.strip().format(
-            few=few["trained"]["tgc"][0],
-            more=more["warm_start_t0.0"]["tgc"][0],
-            loop=more["trained"]["tgc"][0],
-            many=many["warm_start_t0.0"]["tgc"][0],
-            tried=code["32 tasks, seed 2"]["training"]["kinds"]["contact_moves"],
-        ),
+        table(["seed", *CODE_POLICIES.values(), "at T=0 more", "at T=1 more"], list(_of_code(seeds))),
+        _code_reading(code, list(seeds.values())),
         LIMITS.strip(),
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def _code_reading(code: Mapping[str, Any], seeds: Sequence[dict[str, Any]]) -> str:
+    """What the runs with five kinds show, beside those with two."""
+
+    def together(policy: str, kind: str) -> list[int]:
+        return [sum(of) for of in zip(*(one[policy]["kinds"][kind] for one in seeds), strict=True)]
+
+    def two(run: str) -> str:
+        shares = (code[f"2 kinds, {run}"][policy]["tgc"][0] for policy in ("trained", "warm_start_t0.0"))
+        return " and ".join(f"{share:.2f}" for share in shares)
+
+    greedy = {
+        kind: (together("warm_start_t0.0", kind), together("trained_t0.0", kind))
+        for kind in seeds[0]["trained"]["kinds"]
+    }
+    return CODE_READING.strip().format(
+        kinds=", ".join(
+            f"`{kind}` {before[0]} to {after[0]} of {after[1]}" for kind, (before, after) in greedy.items()
+        ),
+        rare=together("training", "contact_moves"),
+        few=two("24 tasks, seed 1"),
+        many=two("40 tasks, seed 1"),
+        first=two("32 tasks, seed 1"),
+        second=two("32 tasks, seed 2"),
+        tried=code["2 kinds, 32 tasks, seed 2"]["training"]["kinds"]["contact_moves"],
+    )
+
+
 def _of_code(seeds: Mapping[str, dict[str, Any]]) -> Iterator[list[str]]:
-    """A row for each seed and policy."""
-    for run, policies in seeds.items():
-        for policy, label in CODE_POLICIES.items():
-            of = policies[policy]
-            less = "{:+.2f} [{:.2f}, {:.2f}]".format(*of["trained_less"]) if "trained_less" in of else ""
-            kinds = ["{} of {}".format(*of["kinds"][kind]) for kind in CODE_KINDS]
-            share, packs = "{:.2f} [{:.2f}, {:.2f}]".format(*of["tgc"]), "{} of {}".format(*of["sgc"])
-            yield [run.rpartition(" ")[2], label, share, less, packs, *kinds]
+    """A row for each seed."""
+    for seed, of in seeds.items():
+        shares = (
+            "{:.2f} [{:.2f}, {:.2f}]".format(*of[name]["tgc"]) + f" ({of[name]['sgc'][0]})" for name in CODE_POLICIES
+        )
+        yield [seed, *shares, _signed(_best(of)["greedy_less"]), _signed(_best(of)["trained_less"])]
+
+
+def _best(of: Mapping[str, Any]) -> Any:
+    """The warm start at the temperature at which it solves most."""
+    return max((one for name, one in of.items() if name.startswith("warm_start")), key=lambda one: one["tgc"])
+
+
+def _signed(found: Sequence[float]) -> str:
+    return "{:+.2f} [{:.2f}, {:.2f}]".format(*found)
 
 
 def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -120,15 +148,6 @@ READING = """
 split neither: the split is not why. Both become surer of what they did before, and no more tasks are solved by any of eight: from
 the first update to the last quarter of the training {ends} (nats a token).
 """
-CODE_KINDS = ("new_todo", "contact_moves")
-CODE_HEAD = [
-    "seed",
-    "policy",
-    "tasks (TGC)",
-    "LOOP, T=1, less it",
-    "packs (SGC)",
-    *(f"`{kind}`" for kind in CODE_KINDS),
-]
 CODE_POLICIES = {
     "warm_start_t0.0": "warm start, T=0",
     "warm_start": "warm start, T=1",
@@ -138,22 +157,24 @@ CODE_POLICIES = {
 CODE = """
 ## A language model that writes code
 
-SmolLM2-135M-Instruct writes every call of two kinds of tasks that need no habit, quirk or context. Untrained it solved none of 12,
-and no answer was well-formed.
+SmolLM2-135M-Instruct writes every call of five kinds of tasks that need no habit, quirk or context. Untrained it solved none of
+12, and no answer was well-formed.
 
     python -m cod_lightning fit --config examples/studies/apps_code.yaml --seed_everything 1 --trainer.default_root_dir runs/code1
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code1 runs/code2
 
-Eight updates on 32 demonstrated tasks, then LOOP: 32 updates, eight rollouts of 8 tasks with six tries each, half an hour. 16 packs
-of 3 test tasks, 95 % intervals over packs; random calls solve none.
+13 updates on 52 demonstrated tasks, then 32 of LOOP, eight rollouts of 8 tasks with six tries each: three quarters of an hour.
+Shares of 48 test tasks (TGC), packs of 3 solved whole of 16 (SGC). *More*: LOOP at that temperature less the warm start at its
+best. 95 % intervals over packs; random calls solve none.
 """
 CODE_READING = """
-- **LOOP makes sure of what is sampled now and then, and finds nothing else.** In seed 1 two of the first 24 tries at
-  `contact_moves` succeed, and LOOP ends above the warm start at its best temperature. In seed 2 {tried[0]} of {tried[1]} tries of
-  the training do: siblings hardly differ, and LOOP ends where its warm start is at T=0.
-- **How much is demonstrated decides.** After 24 tasks (`--warm_start.num_updates 6`, 12 packs) one of 114 tries succeeds, and LOOP
-  ends at {few:.2f}, as its warm start at T=0. After 40 (10) the warm start solves {more:.2f} at T=0, LOOP {loop:.2f} at T=1;
-  after 56 (14) {many:.2f} at T=0. What fails is copying: for the password `ssmc2sxv` it gave `smc2sxv`.
+- **Acting greedily, LOOP solves more than its warm start does at any temperature** (in seed 2 the interval touches 0):
+  {kinds}.
+  At T=1 it errs in passwords and tokens, which it copies letter by letter.
+- **Kinds help each other**: in training {rare[0]} of {rare[1]} tries at `contact_moves` succeed.
+- **Of two kinds alone** (`templates: [new_todo, contact_moves]`) LOOP at T=1 and its warm start at T=0 solve, after 24 demonstrated
+  tasks, {few}; after 40 {many}; after 32 {first}, in seed 2 {second}. There {tried[0]} of {tried[1]} tries at
+  `contact_moves` succeed, so that siblings hardly differ.
 """
 LIMITS = """
 **Limits**: the tiny policy chooses beliefs, not calls, which a scripted plan makes; a model as the user is not measured.
