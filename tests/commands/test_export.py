@@ -115,7 +115,7 @@ def test_the_cards_commands_take_the_folder(run, out, capsys):
     for command in commands[1:]:
         arguments = [str(out) + word.removeprefix("DIR") if word.startswith("DIR") else word for word in command]
         assert main([*arguments, "--num_tasks", "1"]) == 0
-        assert "1 tasks" in capsys.readouterr().out
+        assert "1 task in all" in capsys.readouterr().out
         shutil.rmtree("agents")
 
 
