@@ -11,9 +11,15 @@ from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.process_memory import give_back
-from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
+from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded
+
+_BETAS = (0.9, 0.95)
+"""Decay rates of AdamW's moments."""
+_WEIGHT_DECAY = 0.0
+_LARGEST_NORM = 1.0
+"""Of an update's gradient."""
 
 
 class WarmStartModule(PolicyModule):
@@ -24,10 +30,7 @@ class WarmStartModule(PolicyModule):
         optimizer: AdamW with moments in float32 (`adamw`), for weights in bfloat16 `adamw_stochastic`, or with moments in 8 bits
             (`adamw_8bit`, `paged_adamw_8bit`, which need bitsandbytes); see `GRPOModule`.
         lr: Largest learning rate.
-        betas: Decay rates of AdamW's moments.
-        weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
-        gradient_clip_val: Largest norm of an update's gradient.
         token_budget: Most tokens of a micro-batch, padding included; null takes an update whole. Rows of like length go together,
             and what they all begin with is computed once, which pays where prompts are long.
     """
@@ -37,10 +40,7 @@ class WarmStartModule(PolicyModule):
         policy: Policy,
         optimizer: OptimizerName = "adamw",
         lr: Positive = 3e-3,
-        betas: tuple[Share, Share] = (0.9, 0.95),
-        weight_decay: NonNegative = 0.0,
         warmup_updates: Natural = 50,
-        gradient_clip_val: Positive = 1.0,
         token_budget: Count | None = None,
     ) -> None:
         super().__init__()
@@ -49,9 +49,8 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
-        self._take_optimizer(optimizer, lr, betas, weight_decay)
-        self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
-        self.token_budget = token_budget
+        self._take_optimizer(optimizer, lr, _BETAS, _WEIGHT_DECAY)
+        self.policy, self.warmup_updates, self.token_budget = policy, warmup_updates, token_budget
         self.model: PreTrainedModel | None = None
 
     def configure_model(self) -> None:
@@ -80,7 +79,7 @@ class WarmStartModule(PolicyModule):
             of_part = 0.0 * self._loss(one_token(batch)) if rows is None else self._loss(batch.rows(rows)) / num_tokens
             self._backward(of_part, last=number == len(parts))
             loss += float(of_part.detach())
-        self._clip(self.gradient_clip_val)
+        self._clip(_LARGEST_NORM)
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.log("warm_start/loss", sum(gathered(loss)), on_step=True, on_epoch=False, batch_size=1)
