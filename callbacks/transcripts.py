@@ -30,6 +30,8 @@ from cod_lightning.types import Group
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _DIGITS = 7
 """Of a log-prob behind the point; float32 holds no more of one below -1."""
+_TEST_PACKS = 64
+"""Groups kept of each condition of each suite, the first ones."""
 
 
 class Transcripts(RolloutCallback):
@@ -42,11 +44,10 @@ class Transcripts(RolloutCallback):
 
     Args:
         train_per_rollout: Groups kept of each training rollout and rank, drawn at random.
-        test_packs: Groups kept of each condition of each suite, the first ones.
     """
 
-    def __init__(self, train_per_rollout: Natural = 4, test_packs: Natural = 64) -> None:
-        self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
+    def __init__(self, train_per_rollout: Natural = 4) -> None:
+        self.train_per_rollout = train_per_rollout
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
         self._logprobs: LogprobWriter | None = None
@@ -111,7 +112,7 @@ class Transcripts(RolloutCallback):
             rng = random.Random(derive_seed("transcripts", step))
             chosen = rng.sample(range(len(groups)), min(self.train_per_rollout, len(groups)))
             return [groups[index] for index in sorted(chosen)]
-        return groups[: self.test_packs] if label.startswith("test") else groups
+        return groups[:_TEST_PACKS] if label.startswith("test") else groups
 
 
 class FaultFile(logging.Handler):

@@ -33,8 +33,9 @@ def test_every_validation_lifecycle_and_whole_groups_of_training_ones_of_the_new
     assert all(len(one.lifecycles) == 2 for one in train)
 
 
-def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path) -> None:
-    run = trainer(tmp_path, [Transcripts(test_packs=5)])
+def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cod_lightning.callbacks.transcripts._TEST_PACKS", 5)
+    run = trainer(tmp_path, [Transcripts()])
     run.test(PlayedModule(), PlayedData(), verbose=False)
     names = sorted(path.name for path in (tmp_path / "lifecycles").iterdir())
     assert names == ["test_heldout_blanked_context.jsonl", "test_heldout_trained.jsonl"]
