@@ -30,6 +30,11 @@ from cod_lightning.methods.skills_wording import NONE, WORDINGS, Skill, SkillOpe
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode
 
+_TRIAL = 3
+"""Uses after which a skill is judged."""
+_LEAST_WORTH = 0.2
+"""A skill that was used `_TRIAL` times or more, with a mean reward below this, is removed."""
+
 
 class SkillsState(Struct, frozen=True):
     """Skills in the order in which they were first written."""
@@ -79,8 +84,6 @@ class SkillsContext(WordedContext):
         max_skills: Most skills. A further one takes the place of the least worth among those that were used; where none was, it is
             refused.
         budget: Most tokens of all skills together; an operation that would exceed it is refused.
-        trial: Uses after which a skill is judged.
-        least_worth: A skill that was used `trial` times or more, with a mean reward below this, is removed.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
     """
@@ -94,14 +97,12 @@ class SkillsContext(WordedContext):
         protocol: Literal["natural", "compact"] = "natural",
         max_skills: Count = 16,
         budget: Count = 1024,
-        trial: Count = 3,
-        least_worth: float = 0.2,
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
         super().__init__(penalty, response_limit)
         self.wording = WORDINGS[protocol](max_skills, response_limit)
-        self.max_skills, self.budget, self.trial, self.least_worth = max_skills, budget, trial, least_worth
+        self.max_skills, self.budget = max_skills, budget
 
     def text(self, state: SkillsState) -> str:
         return "\n".join(
@@ -120,7 +121,7 @@ class SkillsContext(WordedContext):
             return after
         uses = used.uses + 1
         now = replace(used, uses=uses, worth=used.worth + ((episode.reward or 0.0) - used.worth) / uses)
-        if uses < self.trial or now.worth >= self.least_worth:
+        if uses < _TRIAL or now.worth >= _LEAST_WORTH:
             return replace(after, skills=tuple(now if one is used else one for one in state.skills))
         news = (*state.news, f"{now.name} was removed: {now.record}")
         kept = tuple(one for one in state.skills if one is not used)

@@ -164,7 +164,7 @@ def test_a_natural_choice_is_the_last_line_and_forgives_backticks():
 
 @PROTOCOLS
 def test_the_reward_of_a_task_goes_to_the_skill_that_it_chose_and_no_other(protocol):
-    context = SkillsContext(protocol, trial=5)
+    context = SkillsContext(protocol)
     now = state(protocol)
     for reward in (1.0, 0.0, 0.5):
         now = context.feedback(replace(now, chosen=NAMES[protocol][0]), episode(reward=reward))
@@ -174,12 +174,14 @@ def test_the_reward_of_a_task_goes_to_the_skill_that_it_chose_and_no_other(proto
 
 @PROTOCOLS
 def test_a_skill_that_was_tried_and_is_not_worth_its_place_goes_and_the_next_update_says_so(protocol):
-    context, name = SkillsContext(protocol, trial=2, least_worth=0.5), NAMES[protocol][0]
-    now = context.feedback(replace(state(protocol), chosen=name), episode(reward=0.0))
+    context, name = SkillsContext(protocol), NAMES[protocol][0]
+    now = state(protocol)
+    for _ in range(2):
+        now = context.feedback(replace(now, chosen=name), episode(reward=0.0))
     assert len(now.skills) == 2
-    now = context.feedback(replace(now, chosen=name), episode(reward=0.4))
+    now = context.feedback(replace(now, chosen=name), episode(reward=0.3))
     assert [skill.name for skill in now.skills] == [NAMES[protocol][1]]
-    assert now.news == (f"{name} was removed: mean reward 0.20 in 2 tasks",)
+    assert now.news == (f"{name} was removed: mean reward 0.10 in 3 tasks",)
     if protocol == "natural":
         _, user = next(context.update(now, "rules", episode(), LetterTokens()))
         assert now.news[0] in user.content

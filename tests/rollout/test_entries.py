@@ -68,7 +68,7 @@ def test_a_record_whose_worth_changed_is_the_one_that_came_before_and_says_why_i
 
 
 def test_of_skills_the_chosen_one_is_shown_and_a_removal_has_its_reason() -> None:
-    context = SkillsContext(max_skills=2, trial=1, least_worth=0.5)
+    context = SkillsContext(max_skills=2)
     written = "--- Start of skills ---\n{}\n--- End of skills ---"
     library = "skill one | red | pull\nskill two | blue | push"
     state, events = rewritten(context, context.empty(), written.format(library))
@@ -77,8 +77,9 @@ def test_of_skills_the_chosen_one_is_shown_and_a_removal_has_its_reason() -> Non
     assert events == [("shown", "one")]
     events = rewritten(context, state, written.format("skill three | green | wait"))[1]
     assert events == [("came", "three", "when green: wait"), ("gone", "one", "made room: mean reward 1.00 in 1 tasks")]
-    state, events = played(context, state, "task", 0.0, "use two")
-    assert events == [("shown", "two"), ("gone", "two", "mean reward 0.00 in 1 tasks")]
+    for _ in range(3):
+        state, events = played(context, state, "task", 0.0, "use two")
+    assert events == [("shown", "two"), ("gone", "two", "mean reward 0.00 in 3 tasks")]
     assert played(context, state, "task", 0.0)[1] == []
 
 
