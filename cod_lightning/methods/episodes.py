@@ -19,11 +19,17 @@ from cod_lightning.contexts.base import ContextEntry, Entries, Prepared
 from cod_lightning.contexts.provenance import Provenance, ProvenancedWords
 from cod_lightning.contexts.records import Record, RecordContext, RecordScripted
 from cod_lightning.contexts.retrieval import Similarity, best, similarities
-from cod_lightning.ranges import Count, Share
+from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode
 
 _ABOUT = "Records of tasks that you solved here before, chosen for this one and shortened."
+_UTILITY_WEIGHT = 0.5
+"""Weight of worth against similarity, both standardised over the candidates."""
+_LEARNING_RATE = 0.3
+"""Of the worth of records: worth += _LEARNING_RATE * (reward - worth)."""
+_INITIAL_WORTH = 0.5
+"""Of a record that no task was shown."""
 
 
 class EpisodesState(Struct, frozen=True):
@@ -57,7 +63,7 @@ class EpisodesScripted(RecordScripted["EpisodesContext"]):
 
     def adopt(self, note: str) -> EpisodesState:
         records = self.of.noted(note)[: self.of.capacity]
-        return EpisodesState(records, (self.of.initial_worth,) * len(records))
+        return EpisodesState(records, (_INITIAL_WORTH,) * len(records))
 
 
 class EpisodesContext(RecordContext):
@@ -68,9 +74,6 @@ class EpisodesContext(RecordContext):
         select: By similarity to the first observation alone; by similarity and then by worth (utility); or at random.
         most: Records that a task is shown.
         candidates: With select: utility, the records nearest to the task, of which `most` are shown.
-        utility_weight: With select: utility, weight of worth against similarity, both standardised over the candidates.
-        learning_rate: Of the worth of records: worth += learning_rate * (reward - worth).
-        initial_worth: Of a record that no task was shown.
         capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest, never the newest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
         similarity: How near a record is to the task; null: by the words that they share (BM25).
@@ -88,17 +91,13 @@ class EpisodesContext(RecordContext):
         select: Literal["utility", "similarity", "random"] = "utility",
         most: Count = 4,
         candidates: Count = 12,
-        utility_weight: Share = 0.5,
-        learning_rate: Share = 0.3,
-        initial_worth: float = 0.5,
         capacity: Count = 1000,
         part_tokens: Count = 128,
         similarity: Similarity | None = None,
         provenance: bool = False,
     ) -> None:
         super().__init__(protocol)
-        self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
-        self.learning_rate, self.initial_worth = learning_rate, initial_worth
+        self.select, self.most, self.candidates = select, most, candidates
         self.capacity, self.part_tokens = capacity, part_tokens
         self.similarity, self.provenance = similarity, Provenance(provenance, protocol)
 
@@ -115,10 +114,10 @@ class EpisodesContext(RecordContext):
 
     def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
         """The worth of what was shown moves towards the reward unless the environment hides it, and the task becomes a record."""
-        reward, rate = episode.reward or 0.0, 0.0 if episode.reward_hidden else self.learning_rate
+        reward, rate = episode.reward or 0.0, 0.0 if episode.reward_hidden else _LEARNING_RATE
         worth = [w + rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
         record = self.wording.record(episode, state.num_tasks, self.part_tokens)
-        records, worth = [*state.records, record], [*worth, self.initial_worth]
+        records, worth = [*state.records, record], [*worth, _INITIAL_WORTH]
         gone: dict[str, str] = {}
         if len(records) > self.capacity:
             least = worth.index(min(worth[:-1]))
@@ -140,7 +139,7 @@ class EpisodesContext(RecordContext):
             return best(similar, self.most)
         near = best(similar, max(self.most, self.candidates))
         worth = np.array([state.worth[index] for index in near])
-        value = (1 - self.utility_weight) * _standard(similar[near]) + self.utility_weight * _standard(worth)
+        value = (1 - _UTILITY_WEIGHT) * _standard(similar[near]) + _UTILITY_WEIGHT * _standard(worth)
         order = sorted(range(len(near)), key=lambda place: (-value[place], place))
         return [near[place] for place in order[: self.most]]
 

@@ -123,11 +123,11 @@ def test_random_records_are_the_same_for_the_same_task_and_differ_between_tasks(
 
 
 def test_worth_moves_towards_the_rewards_of_the_tasks_that_were_shown_a_record_and_no_other():
-    context = EpisodesContext(select="similarity", most=1, learning_rate=0.5, initial_worth=0.0)
-    state = lived(context, ("red", 0.0), ("blue", 0.0))
+    context = EpisodesContext(select="similarity", most=1)
+    state = lived(context, ("red", 0.5), ("blue", 0.5))
     state = lived(context, ("red again", 1.0), state=state)
-    assert state.worth == (0.5, 0.0, 0.0)
-    assert lived(context, ("blue", 1.0), state=state).worth == (0.5, 0.5, 0.0, 0.0)
+    assert state.worth == pytest.approx((0.65, 0.5, 0.5))
+    assert lived(context, ("blue", 1.0), state=state).worth == pytest.approx((0.65, 0.65, 0.5, 0.5))
 
 
 def test_of_equally_similar_records_the_one_that_served_better_is_shown():
@@ -139,8 +139,11 @@ def test_of_equally_similar_records_the_one_that_served_better_is_shown():
 
 
 @each(("candidates", "weight", "chosen"), [(1, 0.5, 0), (2, 0.4, 0), (2, 0.6, 1)])
-def test_worth_chooses_among_the_similar_alone_and_counts_as_much_as_its_weight(candidates, weight, chosen):
-    context = EpisodesContext(select="utility", most=1, candidates=candidates, utility_weight=weight)
+def test_worth_chooses_among_the_similar_alone_and_counts_as_much_as_its_weight(
+    monkeypatch, candidates, weight, chosen
+):
+    monkeypatch.setattr("cod_lightning.methods.episodes._UTILITY_WEIGHT", weight)
+    context = EpisodesContext(select="utility", most=1, candidates=candidates)
     state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)
     assert context.prepare(state, "", "red").state.shown == (chosen,)
 

@@ -79,11 +79,8 @@ def test_a_world_around_it_hides_the_reward_as_well():
 
 def test_a_hidden_reward_credits_no_record_and_no_skill():
     hidden = structs.replace(solved("task", reward=1.0), reward_hidden=True)
-    records = EpisodesContext(initial_worth=0.3)
-    for episode, worth in (
-        (hidden, 0.3),
-        (structs.replace(hidden, reward_hidden=False), 0.3 + records.learning_rate * 0.7),
-    ):
+    records = EpisodesContext()
+    for episode, worth in ((hidden, 0.5), (structs.replace(hidden, reward_hidden=False), 0.65)):
         before = records.prepare(beside(records, Scripted).adopt("a note"), "rules", "task").state
         assert records.feedback(before, episode).worth[0] == pytest.approx(worth)
     skills = SkillsContext()
