@@ -140,7 +140,7 @@ class ActsContext(NotebookContext):
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
-        super().__init__(protocol, budget, max_entries, 0, penalty, response_limit)
+        super().__init__(protocol, budget, max_entries, penalty, response_limit)
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 

@@ -17,7 +17,7 @@ from cod_lightning.contexts.blocks import fault
 from cod_lightning.contexts.provenance import Provenance, ProvenancedWords
 from cod_lightning.contexts.worded import WordedContext, WordedScripted
 from cod_lightning.methods.notebook_wording import WORDINGS, Operation, OperationKind
-from cod_lightning.ranges import Count, Natural, NonNegative
+from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message
 
 
@@ -80,7 +80,6 @@ class NotebookContext(WordedContext):
         protocol: Wording for language models (natural) or for tiny policies (compact).
         budget: Most tokens of all entries together; an operation that would exceed it is refused.
         max_entries: Most entries.
-        corrections: Further answers that the policy may give in one update after operations of it were refused.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
         provenance: Whether an entry is shown with where it comes from: handed over before the first task, or written after which
@@ -96,7 +95,6 @@ class NotebookContext(WordedContext):
         protocol: Literal["natural", "compact"] = "natural",
         budget: Count = 512,
         max_entries: Count = 32,
-        corrections: Natural = 0,
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
         provenance: bool = False,
@@ -104,7 +102,7 @@ class NotebookContext(WordedContext):
         super().__init__(penalty, response_limit)
         self.provenance = Provenance(provenance, protocol)
         self.wording = WORDINGS[protocol](max_entries, response_limit)
-        self.budget, self.max_entries, self.corrections = budget, max_entries, corrections
+        self.budget, self.max_entries = budget, max_entries
 
     def text(self, state: NotebookState) -> str:
         return "\n".join(f"{entry.number}. {entry.text}" for entry in state.entries)
@@ -113,26 +111,17 @@ class NotebookContext(WordedContext):
         return Prepared(self.wording.inject(rules, [self._shown(entry) for entry in state.entries]), state)
 
     def update(self, state: NotebookState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """Operations, carried out one by one; with `corrections`, the policy is shown which were refused and may send others."""
+        """Operations, carried out one by one."""
         numbered = [(entry.number, self._shown(entry)) for entry in state.entries]
         answer = yield self.wording.ask(rules, episode, numbered, state.refused, self.budget)
-        now, num_operations, refused = state, 0, ()
-        for further in range(self.corrections + 1):
-            operations, reason = self.wording.read(answer.response)
-            if reason:
-                if not num_operations:
-                    kept = replace(state, refused=(reason,))
-                    return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
-                break  # a correction that cannot be read changes nothing
-            solved = None if episode.reward_hidden else episode.success
-            now, refused = self._carried_out(now, operations, episode.position, tokens, solved)
-            num_operations += len(operations)
-            if not refused or further == self.corrections:
-                break
-            answer = yield self.wording.refuse(refused)
-        now = replace(now, refused=refused)
-        reward = -self.penalty * len(refused) / num_operations if refused else 0.0
-        return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
+        operations, reason = self.wording.read(answer.response)
+        if reason:
+            kept = replace(state, refused=(reason,))
+            return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
+        solved = None if episode.reward_hidden else episode.success
+        now, refused = self._carried_out(state, operations, episode.position, tokens, solved)
+        reward = -self.penalty * len(refused) / len(operations) if refused else 0.0
+        return ContextUpdate(state=replace(now, refused=refused), reward=reward, parsed=True, reason="; ".join(refused))
 
     def _carried_out(
         self,

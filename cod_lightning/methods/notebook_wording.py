@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, NaturalOperations
-from cod_lightning.contexts.hint_wording import fenced, suggested_length
+from cod_lightning.contexts.hint_wording import suggested_length
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -96,13 +96,6 @@ class NaturalNotebook(NaturalOperations):
         lines = messages[1].content.partition("# Record of the task")[0].splitlines()
         return [(int(found[1]), found[2]) for line in lines if (found := self._entry.fullmatch(line))]
 
-    def refuse(self, refused: Sequence[str]) -> str:
-        """The user message that says which operations were refused."""
-        return (
-            f"These operations were refused; all others are done.\n{fenced(chr(10).join(refused))}\n"
-            "Write further operations between the two lines, or `keep`."
-        )
-
     def spelled(self, operation: Operation) -> str:
         if operation.malformed:
             return operation.text
@@ -144,10 +137,6 @@ class CompactNotebook(CompactOperations):
         """What follows each number."""
         parts = re.split(r"(?:^|\s)#(\d+)(?=\s|$)", messages[0].content)
         return [(int(number), text.strip()) for number, text in zip(parts[1::2], parts[2::2], strict=True)]
-
-    def refuse(self, refused: Sequence[str]) -> str:
-        """One word: a closed vocabulary has none for the reasons."""
-        return self.opens
 
     def spelled(self, operation: Operation) -> str:
         if operation.malformed:

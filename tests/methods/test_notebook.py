@@ -112,18 +112,6 @@ def test_an_answer_without_one_block_of_operations_changes_nothing_and_costs_the
     assert found.reason
 
 
-@PROTOCOLS
-def test_with_corrections_the_policy_hears_what_was_refused_and_answers_again(protocol):
-    first = block(protocol, spelled(protocol, "add", text="1=up"), spelled(protocol, "delete", 7))
-    second = block(protocol, spelled(protocol, "add", text="2=red"))
-    found = answered(NotebookContext(protocol, corrections=1), [first, second])
-    assert texts(found) == [(1, "1=up"), (2, "2=red")]
-    assert (found.state.refused, found.reward) == ((), 0.0)
-    broken = answered(NotebookContext(protocol, corrections=1), [first, "no block"])
-    assert texts(broken) == [(1, "1=up")]
-    assert len(broken.state.refused) == 1
-
-
 def test_a_natural_update_shows_what_was_refused_last_time_and_quotes_the_trajectory():
     context = NotebookContext(response_limit=None)
     found = answered(context, block("natural", "delete 9"), state=state("lever 1 gives red"))
