@@ -11,6 +11,9 @@ from cod_lightning.ranges import Count, Natural, NonNegative, Positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 
+_BASELINE_SIZE = 10_240
+"""Group returns of which the median is taken, at each place in the lifecycle; SPEAR's number."""
+
 
 class SelfImitation(Replay):
     """Stores episodes of positive advantage; some join each update, with what their advantage would be now.
@@ -35,7 +38,6 @@ class SelfImitation(Replay):
         coefficient: Weight of replayed advantages at the end of its rise, above 0.
         warmup_rollouts: Rollouts over which the weight rises from 0; 0 begins with the whole.
         priority: Exponent of the advantage in the probability to be drawn; 0 draws all alike.
-        baseline_size: Group returns of which the median is taken, at each place in the lifecycle.
         max_episodes: Most episodes that are stored.
         max_tokens: Most tokens that are stored.
         max_age: Policy versions that a stored episode may be behind.
@@ -47,15 +49,13 @@ class SelfImitation(Replay):
         coefficient: Positive = 1.0,
         warmup_rollouts: Natural = 200,
         priority: NonNegative = 0.6,
-        baseline_size: Count = 10_240,
         max_episodes: Count = 2048,
         max_tokens: Count = 1_000_000,
         max_age: Count = 10,
     ) -> None:
         super().__init__(max_episodes, max_tokens, max_age)
         self.episodes_per_update, self.coefficient = episodes_per_update, coefficient
-        self.warmup_rollouts = warmup_rollouts
-        self.priority, self.baseline_size = priority, baseline_size
+        self.warmup_rollouts, self.priority = warmup_rollouts, priority
         self.returns: dict[int, deque[float]] = {}
         """The latest group returns, by place in the lifecycle."""
         self.weight = 0.0
@@ -67,7 +67,7 @@ class SelfImitation(Replay):
     def observe(self, rollout: RecordedRollout) -> None:
         groups = {(one.pack_id, one.episode): one.group_return for one in rollout.episodes}
         for (_, place), value in groups.items():
-            self.returns.setdefault(place, deque(maxlen=self.baseline_size)).append(value)
+            self.returns.setdefault(place, deque(maxlen=_BASELINE_SIZE)).append(value)
         share = min(1.0, (rollout.number + 1) / max(1, self.warmup_rollouts))
         self.weight = self.coefficient * (1 - math.cos(math.pi * share)) / 2
 
@@ -99,6 +99,6 @@ class SelfImitation(Replay):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.returns = {
-            int(place): deque(values, maxlen=self.baseline_size) for place, values in state_dict["returns"].items()
+            int(place): deque(values, maxlen=_BASELINE_SIZE) for place, values in state_dict["returns"].items()
         }
         self.weight = float(state_dict["weight"])

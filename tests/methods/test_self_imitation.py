@@ -84,8 +84,9 @@ def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_
     assert counts[1] < counts[2] < counts[3] < counts[4]
 
 
-def test_self_imitation_goes_on_with_its_weight_and_its_latest_returns():
-    replay, other = (SelfImitation(baseline_size=2, warmup_rollouts=4) for _ in range(2))
+def test_self_imitation_goes_on_with_its_weight_and_its_latest_returns(monkeypatch):
+    monkeypatch.setattr("cod_lightning.methods.self_imitation._BASELINE_SIZE", 2)
+    replay, other = (SelfImitation(warmup_rollouts=4) for _ in range(2))
     for number in range(3):
         replay.observe(of_rollout([recorded(group_return=float(number))], number=number))
     other.load_state_dict(json.loads(json.dumps(replay.state_dict())))
