@@ -148,7 +148,7 @@ BY_NAME = {
     "a bandit": ("experiment/mixture source=Bandit", "data.source.temperature", 0.2),
     "growing packs": ("smoke source=Growth source.num_tasks=[2,4]", "data.source.rollouts_per_stage", 10),
     "failures": ("smoke source=Revisits source.by=failure source.back=near", "data.source.by", "failure"),
-    "packs with signal": ("smoke method=grpo replay=SignalReplay", "data.replay.same_pack_only", False),
+    "packs with signal": ("smoke method=grpo replay=SignalReplay", "data.replay.priority", 0.6),
     "KL to the start": ("smoke --model.terms+=KL --model.terms.estimator k3 --model.terms.coefficient 0.04",
         "model.terms.estimator", "k3"),
     "too long": ("smoke --data.rewards.overlong OverlongReward --data.rewards.overlong.zero_tokens 1500 "

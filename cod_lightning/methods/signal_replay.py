@@ -14,9 +14,8 @@ class SignalReplay(Replay):
     """For every pack without signal in an update, stored episodes join the update, with the advantages that they had.
 
     If the same pack was played before, whatever brought it back, and a lifecycle did better then, those of its episodes whose
-    returns are above those of now join: of several such lifecycles the one with the largest sum of advantages. Else, unless
-    `same_pack_only`, all stored episodes of another pack join, drawn with probabilities in proportion to (mean size of its
-    advantages) ** priority.
+    returns are above those of now join: of several such lifecycles the one with the largest sum of advantages. Else all
+    stored episodes of another pack join, drawn with probabilities in proportion to (mean size of its advantages) ** priority.
 
     Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts
     one in place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
@@ -24,7 +23,6 @@ class SignalReplay(Replay):
     others; a pack in which all siblings succeed has no signal either.
 
     Args:
-        same_pack_only: Replay nothing where the pack was not played before, as the source does.
         priority: Exponent of the mean size of advantages in the probability to be drawn; 0 draws all packs alike.
         max_episodes: Most episodes that are stored.
         max_tokens: Most tokens that are stored.
@@ -33,14 +31,13 @@ class SignalReplay(Replay):
 
     def __init__(
         self,
-        same_pack_only: bool = False,
         priority: NonNegative = 0.6,
         max_episodes: Count = 2048,
         max_tokens: Count = 1_000_000,
         max_age: Count = 10,
     ) -> None:
         super().__init__(max_episodes, max_tokens, max_age)
-        self.same_pack_only, self.priority = same_pack_only, priority
+        self.priority = priority
 
     def choose(
         self, stored: Sequence[RecordedEpisode], rollout: RecordedRollout
@@ -58,13 +55,12 @@ class SignalReplay(Replay):
             names = list(map(without_visit, silent))
             again = {name: better for name in names if (better := _better(packs.get(name, ()), now.get(name, {})))}
             joining = [one for of_pack in again.values() for one in of_pack]
-            if not self.same_pack_only:
-                others = [name for name in packs if name not in again]
-                sizes = [sum(abs(one.advantage) for one in packs[name]) / len(packs[name]) for name in others]
-                seed = derive_seed("signal replay", self.seed, rollout.number, update)
-                weights = [size**self.priority for size in sizes]
-                for name in drawn(others, weights, len(names) - len(again), seed):
-                    joining += packs[name]
+            others = [name for name in packs if name not in again]
+            sizes = [sum(abs(one.advantage) for one in packs[name]) / len(packs[name]) for name in others]
+            seed = derive_seed("signal replay", self.seed, rollout.number, update)
+            weights = [size**self.priority for size in sizes]
+            for name in drawn(others, weights, len(names) - len(again), seed):
+                joining += packs[name]
             chosen.append([ReplayedEpisode(one, one.advantage) for one in joining])
         return chosen
 

@@ -7,7 +7,7 @@ from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visi
 from cod_lightning.training.scorers import ScorerByWorld
 from tests.cases import each
 from tests.methods.test_revisits import played
-from tests.training.test_replay import Again, Everything, Story, of_rollout, recorded, row_key
+from tests.training.test_replay import Everything, Story, of_rollout, recorded, row_key
 from tests.training.test_rollouts import updates
 from tests.training.test_scorers import Says
 
@@ -45,9 +45,8 @@ def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_adva
     assert len({of[0].episode.pack_id for of in chosen}) > 1, "every update has a draw of its own"
 
 
-@each("only", [False, True])
-def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(only):
-    replay = SignalReplay(same_pack_only=only)
+def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before():
+    replay = SignalReplay()
     replay.start(1)
     of_before = [
         recorded(pack_id="a", sibling=k, episode=e, advantage=a, episode_return=r)
@@ -59,18 +58,12 @@ def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(on
     chosen = replay.choose([*of_before, *others], rollout)[0]
     again = [one for one in chosen if one.episode.pack_id == "a"]
     assert [(one.episode.sibling, one.episode.episode, one.advantage) for one in again] == [(1, 0, 0.4), (1, 1, 0.3)]
-    assert len({one.episode.pack_id for one in chosen} - {"a"}) == (0 if only else 1), "one for b alone"
-
-
-def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():
-    story = Story(SignalReplay(same_pack_only=True), source=Again(), rollouts=3)
-    made = updates(story.stream)
-    assert not any(bool(batch.is_replayed.any()) for batch in made), "a pack without signal never had any"
+    assert len({one.episode.pack_id for one in chosen} - {"a"}) == 1, "one for b alone"
 
 
 def joining(stored, *packs):
     """What of these episodes joins an update of these packs, whose siblings now come to 0.2 and leave no signal."""
-    replay = SignalReplay(same_pack_only=True)
+    replay = SignalReplay()
     replay.start(1)
     now = [recorded(pack_id=name, group_return=0.2, rollout=3) for name in packs]
     places = dict(enumerate(packs))
@@ -90,9 +83,10 @@ def test_two_visits_of_one_pack_in_an_update_are_joined_once():
 
 
 @each("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
-def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same(choice):
+def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same_and_joined_by_all_of_it(choice):
     before, now = ids(PackChoice(4), choice)
-    assert joining([recorded(pack_id=before, episode_return=0.9)], now) == []
+    stored = [recorded(pack_id=before, sibling=k, episode_return=r, advantage=r - 0.5) for k, r in ((0, 0.9), (1, 0.1))]
+    assert [one.episode for one in joining(stored, now)] == stored
 
 
 @each("back", ["same", "near", "continued"])
@@ -125,7 +119,13 @@ def test_replayed_rows_have_the_teacher_of_their_own_world():
     assert num_replayed > 0
 
 
-@each(("advantage", "joins"), [(0.4, 1), (0.0, 0), (-0.3, 0)])
-def test_an_episode_above_the_siblings_of_now_joins_only_if_it_was_above_those_of_then_too(advantage, joins):
+@each(("advantage", "num_joining"), [(0.4, 1), (0.0, 2), (-0.3, 2)])
+def test_an_episode_above_the_siblings_of_now_joins_alone_only_if_it_was_above_those_of_then_too(
+    advantage, num_joining
+):
     before, now = ids(PackChoice(4), PackChoice(4, visit=33))
-    assert len(joining([recorded(pack_id=before, episode_return=0.9, advantage=advantage)], now)) == joins
+    stored = [
+        recorded(pack_id=before, sibling=0, episode_return=0.9, advantage=advantage),
+        recorded(pack_id=before, sibling=1, episode_return=0.1, advantage=-0.5),
+    ]
+    assert [one.episode for one in joining(stored, now)] == stored[:num_joining]

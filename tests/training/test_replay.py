@@ -82,13 +82,6 @@ class Everything(Replay):
         return [[ReplayedEpisode(one, one.advantage / 10) for one in stored], *[[] for _ in rollout.updates[1:]]]
 
 
-class Again(PackSource):
-    """Always the same packs."""
-
-    def next(self, first, count):
-        return [PackChoice(index) for index in range(count)]
-
-
 class Story:
     """A stream with a replay, the credit of GroupMean over own rewards."""
 
