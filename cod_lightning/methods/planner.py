@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from cod_lightning.lifecycles.base import Agent, Ask, Program
 from cod_lightning.types import Pack
 
+_HEADING = "\n\n## Your plan for this task\n"
+"""What stands between the environment's rules and the plan."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlanAndSolve(Program):
@@ -17,15 +20,13 @@ class PlanAndSolve(Program):
 
     request: str = "\n\nDo not answer yet. Write a short plan for this task first."
     """What follows the task's first observation where a plan is asked for."""
-    heading: str = "\n\n## Your plan for this task\n"
-    """What stands between the environment's rules and the plan."""
 
     async def __call__(self, agent: Agent, pack: Pack) -> None:
         for task in pack.tasks:
             _, plan = await agent.ask(task, Ask(self.request))
-            solved = await agent.solve(task, note=f"{self.heading}{plan}" if plan else "")
+            solved = await agent.solve(task, note=f"{_HEADING}{plan}" if plan else "")
             if task is not pack.tasks[-1]:
                 await agent.rewrite(solved)
 
     def words(self) -> tuple[str, ...]:
-        return tuple(f"{self.request} {self.heading}".split())
+        return tuple(f"{self.request} {_HEADING}".split())

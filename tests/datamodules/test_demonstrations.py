@@ -125,7 +125,7 @@ def test_solve_episodes_of_a_proposal_are_demonstrated_as_if_no_other_had_come_b
 
 
 def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_in_the_vocabulary():
-    program = PlanAndSolve(request=" first: plan", heading=" plan: ")
+    program = PlanAndSolve(request=" first: plan")
     data = DemonstrationDataModule(lake(), HintContext(protocol="compact"), program, num_updates=1, num_packs=3)
     set_up(data)
     (life,) = data._demonstrate(0).lifecycles
@@ -135,7 +135,7 @@ def test_of_a_planner_the_tasks_and_rewrites_are_demonstrated_and_its_words_are_
         *beside(HintContext(protocol="compact"), Words).words(),
         "first:",
         "plan",
-        "plan:",
+        *("##", "Your", "plan", "for", "this", "task"),
     )
 
 

@@ -97,7 +97,7 @@ def test_an_agent_goes_on_after_restarts_as_if_it_had_never_stopped(tmp_path, me
 
 
 OTHER = Chat(bpe_tokenizer(CHATML))
-PLAN = PlanAndSolve(request="\n\nPlan first.", heading="\n\nYour plan: ")
+PLAN = PlanAndSolve(request="\n\nPlan first.")
 NARROW = {"window": 540}
 """The second turn of a task has no room."""
 

@@ -24,8 +24,13 @@ from tests.methods.test_attempts import Ledger, live, speak
 from tests.stubs import FunctionEngine
 from tests.word_play import CHAT
 
-PLAN = PlanAndSolve(request=" w5", heading=" w6 ")
+PLAN = PlanAndSolve(request=" w5")
 ORDER = [EpisodeKind.WRITE, EpisodeKind.SOLVE, EpisodeKind.UPDATE]
+
+
+@pytest.fixture(autouse=True)
+def heading(monkeypatch):
+    monkeypatch.setattr("cod_lightning.methods.planner._HEADING", " w6 ")
 
 
 def prompts(engine):
