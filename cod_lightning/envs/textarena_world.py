@@ -26,6 +26,8 @@ _RULES = (
 )
 _LONGEST = 500
 """Letters of a move."""
+_NUM_SEEDS = 1000
+"""Seeds 0, 1, ... that packs draw from."""
 _GLOBAL = threading.Lock()
 """Held while a game uses Python's global generator."""
 
@@ -103,7 +105,6 @@ class TextArenaWorld(GymnasiumWorld):
     Args:
         game: Its id, such as Mastermind-v0 or GuessTheNumber-v0. Games with word lists download them.
         settings: Arguments of the game, such as max_turns, beside those of its id.
-        num_seeds: Seeds 0, 1, ... that packs draw from.
         max_turns: Moves per task; the game may end earlier.
         success_at: Reward from which a task counts as solved.
         min_reward: Smallest reward of the game; some give -1 for a second move in a row that they do not take.
@@ -117,7 +118,6 @@ class TextArenaWorld(GymnasiumWorld):
         self,
         game: str = "Mastermind-v0",
         settings: dict[str, Any] | None = None,
-        num_seeds: int = 1000,
         max_turns: Count = 20,
         success_at: float = 1.0,
         min_reward: float = -1.0,
@@ -135,7 +135,7 @@ class TextArenaWorld(GymnasiumWorld):
             expected = "a game that begins alike with equal seeds; tasks of a pack would differ"
             raise ConfigError("data.env.game", game, expected, "Choose another.")
         name = f"textarena-{game}" + "".join(f"-{key}={value}" for key, value in sorted((settings or {}).items()))
-        tasks = [{"seed": seed} for seed in range(num_seeds)]
+        tasks = [{"seed": seed} for seed in range(_NUM_SEEDS)]
         super().__init__(
             played, tasks, _RULES, max_turns, "seed", success_at, min_reward, max_reward, world_name=name
         )  # fmt: skip

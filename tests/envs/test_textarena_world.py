@@ -21,7 +21,7 @@ from tests.cases import each
 
 @pytest.fixture(scope="module")
 def mastermind():
-    return TextArenaWorld("Mastermind-v0", settings={"max_turns": 8}, num_seeds=50, max_turns=8)
+    return TextArenaWorld("Mastermind-v0", settings={"max_turns": 8}, max_turns=8)
 
 
 def guess(code):
@@ -96,7 +96,7 @@ def test_what_the_player_says_is_not_shown_again_and_an_answer_without_tags_is_w
 
 @each("game", ["Countdown-v0", "Cryptarithm-v0"])
 def test_a_game_that_records_moves_its_own_way_is_played_too(game):
-    env = TextArenaWorld(game, num_seeds=3)
+    env = TextArenaWorld(game)
     env.reset(seed=5)
     shown, *rest = env.step("<answer>[zebra]</answer>")
     assert "zebra" not in shown
