@@ -154,7 +154,7 @@ class Judge(Reward):
     weight = 0.1
 
     def __init__(self, url):
-        self.client = ChatClient("judge", url, where="data.rewards.judge", timeout_s=1.0, max_retries=1, backoff_s=0.01)
+        self.client = ChatClient("judge", url, where="data.rewards.judge", timeout_s=1.0, max_retries=1)
 
     async def __call__(self, episode, task):
         messages = (Message(Role.USER, episode.turns[-1].response),)

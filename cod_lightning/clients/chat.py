@@ -21,7 +21,7 @@ from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, Endpoin
 from cod_lightning.clients.http import Bounds, Connections, ask, pause_s
 from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole
 from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
-from cod_lightning.ranges import Count, Natural, NonNegative, Positive
+from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.types import Message, Role, Text
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class ChatClient:
         api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         max_concurrent: Most requests in flight in one event loop, or of all threads without one.
         timeout_s: For one try, from connecting to the last byte.
-        max_retries: Further tries after a time-out, a lost connection or HTTP 408, 409, 425, 429, 5xx.
-        backoff_s: Pause after the first failed try; it doubles with every further one, up to 30 s, less up to a quarter that
-            is derived from the request. A `Retry-After` of up to 120 s goes before it.
+        max_retries: Further tries after a time-out, a lost connection or HTTP 408, 409, 425, 429, 5xx. The pause after
+            the first is 0.5 s and doubles with every further one, up to 30 s, less up to a quarter that is derived from the
+            request. A `Retry-After` of up to 120 s goes before it.
         max_refusals: The run ends after so many denials (HTTP 401, 402, 403, 404) in a row, or after the first if nothing was
             ever served. While nothing was, it also ends at HTTP 400, 422, a redirect, a time-out or no connection that is the
             failure of that number in a row; later, at a time-out that is as many in a row for each of `max_concurrent`.
@@ -117,7 +117,6 @@ class ChatClient:
         max_concurrent: Count = 8,
         timeout_s: Positive = 120.0,
         max_retries: Natural = 4,
-        backoff_s: NonNegative = 0.5,
         max_refusals: Count = 3,
         token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         extra_body: dict[str, Any] | None = None,
@@ -126,7 +125,7 @@ class ChatClient:
     ) -> None:
         self.model, self.base_url, self.where, self.url_variable = model, base_url, where, url_variable
         self.api_key_variable, self.max_concurrent, self.timeout_s = api_key_variable, max_concurrent, timeout_s
-        self.max_retries, self.backoff_s, self.max_refusals = max_retries, backoff_s, max_refusals
+        self.max_retries, self.max_refusals = max_retries, max_refusals
         self.token_limit, self.extra_body, self.max_bytes = token_limit, dict(extra_body or {}), max_bytes
         self.max_total_tokens = max_total_tokens
         if taken := sorted({*_OWN_FIELDS, token_limit} & set(self.extra_body)):
@@ -234,7 +233,7 @@ class ChatClient:
                         raise EndpointFailure(TIMEOUT, f"no answer within {took}") from None
                     detail = failure.detail + (f", after {took}" if tries > 1 else "")
                     raise EndpointFailure(failure.kind, detail) from None
-                pause = pause_s(failure, content, tries, self.backoff_s)
+                pause = pause_s(failure, content, tries)
             await asyncio.sleep(pause)
 
     async def _once(self, http: "AsyncClient", content: bytes, max_tokens: int) -> ChatAnswer:

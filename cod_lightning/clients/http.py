@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Method = Literal["GET", "POST"]
 
-_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+"""Between tries; the first doubles up to the longest."""
 _LONGEST_ASKED_PAUSE_S = 120.0
 """A longer `Retry-After` is not waited for."""
 MOST_CONNECTIONS = 1000
@@ -105,13 +106,13 @@ def ask_once(method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     return asyncio.run(over_own_connection())
 
 
-def pause_s(failure: EndpointFailure, content: bytes, tries: int, backoff_s: float) -> float:
-    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to 30 s, less up to a
+def pause_s(failure: EndpointFailure, content: bytes, tries: int) -> float:
+    """Seconds until the next try: what the endpoint asks for, else 0.5 s, doubled with every try, up to 30 s, less up to a
     quarter that is derived from the request."""
     if failure.retry_after_s is not None:
         return failure.retry_after_s
     share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
-    return min(_LONGEST_PAUSE_S, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (tries - 1)) * (1 - share / 4)
 
 
 def _client(url: str, timeout_s: float) -> "AsyncClient":

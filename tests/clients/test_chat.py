@@ -30,10 +30,11 @@ QUESTION = (Message(Role.USER, "up or down?"),)
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr("cod_lightning.clients.http._FIRST_PAUSE_S", 0.01)
 
 
 def client(url, **settings) -> ChatClient:
-    given = {"timeout_s": 5.0, "max_retries": 0, "backoff_s": 0.01} | settings
+    given = {"timeout_s": 5.0, "max_retries": 0} | settings
     return ChatClient("m", url, where="data.engine", **given)
 
 
@@ -172,7 +173,7 @@ def test_control_tokens_in_messages_are_broken_up_before_they_are_sent():
 
 def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
     with ChatServer(lambda content: Reply("", after_s=0.6)) as server:
-        one = client(server.url, timeout_s=0.1, max_retries=2, max_refusals=2, backoff_s=0.0)
+        one = client(server.url, timeout_s=0.1, max_retries=2, max_refusals=2)
         begun = time.monotonic()
         message = raised(EndpointFailure, one)
         took = time.monotonic() - begun
@@ -235,8 +236,9 @@ def test_pauses_double_and_their_jitter_comes_from_the_request(monkeypatch):
         pauses.append(seconds)
 
     monkeypatch.setattr("cod_lightning.clients.chat.asyncio.sleep", noted)
+    monkeypatch.setattr("cod_lightning.clients.http._FIRST_PAUSE_S", 12.0)
     for _ in range(2):
-        raised(EndpointFailure, client("http://127.0.0.1:9/v1", max_retries=4, backoff_s=12.0))
+        raised(EndpointFailure, client("http://127.0.0.1:9/v1", max_retries=4))
     assert pauses[:4] == pauses[4:]
     assert all(0.75 * most <= pause <= most for pause, most in zip(pauses, [12, 24, 30, 30], strict=False))
     assert len({pause / most for pause, most in zip(pauses[:4], [12, 24, 30, 30], strict=True)}) == 4

@@ -220,7 +220,7 @@ def test_a_judge_gives_the_reward_of_what_was_done_with_tools(folder, tmp_path):
         return said(json.dumps({"score": float(bool(done)), "reason": "as the rubric says"}))
 
     with ChatServer(judged) as chat:
-        judge = JudgeReward(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=chat.url, backoff_s=0.01)
+        judge = JudgeReward(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=chat.url)
         setting = Setting(
             env=world, mechanism=HintContext(response_limit=None), sampler=replying_sampler(reply), program=ConnectTheDots(every=2),
             rewards=rewards_of({"world": WorldReward(weight=0.0), "judge": judge}),

@@ -123,11 +123,12 @@ def test_the_noisy_judge_errs_as_often_as_asked(error):
 @pytest.fixture
 def judge(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_API_KEY", "sk-1")
+    monkeypatch.setattr("cod_lightning.clients.http._FIRST_PAUSE_S", 0.01)
     monkeypatch.delenv("JUDGE_BASE_URL", raising=False)
     (tmp_path / "rubric.txt").write_text("The one that explores.")
 
     def made(url, **settings):
-        given = {"timeout_s": 5.0, "max_retries": 1, "backoff_s": 0.01, "max_refusals": 1000}
+        given = {"timeout_s": 5.0, "max_retries": 1, "max_refusals": 1000}
         return PairwiseJudge(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=url, **(given | settings))
 
     return made

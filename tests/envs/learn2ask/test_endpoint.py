@@ -24,12 +24,17 @@ GOOD = '{"format": 1, "content": 0.5, "note": "Be more direct."}'
 DIALOGUE = (("user", "I sneeze."),)
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr("cod_lightning.clients.http._FIRST_PAUSE_S", 0.001)
+
+
 @contextmanager
 def judging(*answers: Reply | str, **parameters) -> Iterator[tuple[EndpointJudge, ChatServer]]:
     """A judge whose server gives these answers in turn, the last one again and again."""
     left = [said(one) if isinstance(one, str) else one for one in answers]
     with ChatServer(lambda request: left.pop(0) if len(left) > 1 else left[0]) as server:
-        given = {"model": "m", "base_url": server.url, "backoff_s": 0.001, "max_retries": 2, **parameters}
+        given = {"model": "m", "base_url": server.url, "max_retries": 2, **parameters}
         yield EndpointJudge(**given), server
 
 
