@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import re
 import sys
 import traceback
 from argparse import ArgumentError
@@ -80,17 +79,17 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
     refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
     typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
     if not (unknown := [*typed, *refused.split("'")[1::2]]):
-        path = re.search(
-            r"Expected a dot import path string: (\S+)", message
-        )  # of a key with several types not the last word
-        value = path[1] if path else message.rpartition(": ")[2]
+        paths = message.partition("dot import path string: ")[
+            2
+        ].split()  # not the last word, of a key with several types
+        value = paths[0] if paths else message.rpartition(": ")[2]
         for one in _causes(ex):
             if isinstance(one, ModuleNotFoundError) and repr(one.name) in message:
                 return f"Is {one.name} installed, or its folder in PYTHONPATH? "
             if isinstance(one, AttributeError) and isinstance(one.obj, ModuleType):
                 return did_you_mean(str(one.name), dir(one.obj))
-        choices = re.search(r"typing\.Literal\[(.*?)\]", message)
-        known = choices[1].split("'")[1::2] if choices else sorted(set().union(*classes().values()))
+        choices = message.partition("typing.Literal[")[2].partition("]")[0].split("'")[1::2]
+        known = choices or sorted(set().union(*classes().values()))
         return did_you_mean(value, known, cutoff=0.68)
     known, takes = list[str](), ""
     for module, _, name in (one.rpartition(".") for one in message.split("'")[1::2]):
