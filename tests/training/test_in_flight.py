@@ -91,7 +91,6 @@ def test_a_loop_that_cannot_begin_ends_the_run_where_its_groups_are_taken():
             groups.begun[-1].future.result(timeout=5)
 
 
-@pytest.mark.slow
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):
     data = made(server)
     rows = fit(tmp_path, data)
