@@ -152,8 +152,8 @@ def code_model(run: Path) -> tuple[str, dict[str, Any]]:
             }
             if less := suite["figures"]["differences"].get(policy):
                 found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
-            if (packs := run / "evaluation_packs.parquet").exists() and policy.startswith("warm_start"):
-                found[policy] |= _greedy_less(packs, policy)
+            if (outcomes := run / "evaluation_packs.parquet").exists() and policy.startswith("warm_start"):
+                found[policy] |= _greedy_less(outcomes, policy)
     if (train := run / "lifecycles" / "train.jsonl").exists():
         found["training"] = {"kinds": _by_kind(transcript.read(train))}
     kinds = len(config["data"]["env"]["init_args"]["templates"])

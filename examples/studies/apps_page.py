@@ -163,7 +163,7 @@ SmolLM2-135M-Instruct writes every call of five kinds of tasks that need no habi
     python -m cod_lightning fit --config examples/studies/apps_code.yaml --seed_everything 1 --trainer.default_root_dir runs/code1
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code1 runs/code2
 
-13 updates on 52 demonstrated tasks, then 32 of LOOP, eight rollouts of 8 tasks with six tries each: three quarters of an hour.
+13 updates on 52 demonstrated tasks, then 32 of LOOP, eight rollouts of 8 tasks with six tries each; both seeds at once: two hours.
 Shares of 48 test tasks (TGC), packs of 3 solved whole of 16 (SGC). *More*: LOOP at that temperature less the warm start at its
 best. 95 % intervals over packs; random calls solve none.
 """
