@@ -1,6 +1,5 @@
 """What a run recorded, as causes look at it: metrics by update, its first and its latest lifecycles, its evaluation."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,15 +11,13 @@ from urllib.parse import urlencode
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.errors import ConfigError
 from cod_lightning.markdown import visible
-from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.curves import LATE, Metrics, early, ends, late, num_updates, read_metrics
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.run import read_settings
 from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind
 
-_LATE = 0.75
-"""From this share of the updates on, a run is late."""
 _STILL_RISING = 0.02
 """Gain from one validation to the next; at the end of the quick start it was .005."""
 _HEAD, _TAIL = 2**22, 2**23
@@ -57,8 +54,7 @@ class Evidence:
     folder: Path
     config: Mapping[str, Any] = field(default_factory=dict)
     """`config.yaml`, nested as it is."""
-    metrics: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """Column of metrics.csv -> update -> value."""
+    metrics: Metrics = field(default_factory=dict)
     groups: Sequence[PlayedGroup] = ()
     """Of training, the first and the latest."""
     suites: Mapping[str, Any] = field(default_factory=dict)
@@ -79,32 +75,19 @@ class Evidence:
     @property
     def num_updates(self) -> int:
         """Updates that metrics.csv knows."""
-        return 1 + max((max(values) for values in self.metrics.values() if values), default=-1)
+        return num_updates(self.metrics)
 
     def late(self, column: str) -> float | None:
         """Mean of a column in the last quarter of the updates; None where it has no value there."""
-        begins = math.floor(_LATE * self.num_updates)
-        values = [value for update, value in self.metrics.get(column, {}).items() if update >= begins]
-        return sum(values) / len(values) if values else None
+        return late(self.metrics, column)
 
     def early(self, column: str) -> float | None:
         """A column's value at the first update that has one."""
-        values = self.metrics.get(column)
-        return values[min(values)] if values else None
-
-    @property
-    def ends(self) -> dict[str, tuple[float, float]]:
-        """pass@K and entropy (nats a token), each of the first update and in the mean of late ones; those that were logged."""
-        found: dict[str, tuple[float, float]] = {}
-        for name in [name for name in self.metrics if name.startswith("train/pass_at/")] + ["train/entropy"]:
-            label = name.removeprefix("train/").replace("pass_at/", "pass@")
-            if (first := self.early(name)) is not None and (late := self.late(name)) is not None:
-                found[label] = first, late
-        return found
+        return early(self.metrics, column)
 
     def in_training(self) -> str:
         """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
-        said = ", ".join(f"{label} {first:.3f} to {late:.3f}" for label, (first, late) in self.ends.items())
+        said = ", ".join(f"{label} {first:.3f} to {last:.3f}" for label, (first, last) in ends(self.metrics).items())
         found = [f"In training, first update to last quarter: {said} (nats a token)."] if said else []
         if (gained := self.last_gain) is not None and gained >= _STILL_RISING:
             found.append(
@@ -134,7 +117,7 @@ class Evidence:
     def late_groups(self) -> list[PlayedGroup]:
         """Those of the last quarter of the updates, at least of the last rollout."""
         last = max((one.step for one in self.groups), default=0)
-        return [one for one in self.groups if one.step >= min(last, _LATE * self.num_updates)]
+        return [one for one in self.groups if one.step >= min(last, LATE * self.num_updates)]
 
 
 def placed(groups: Iterable[PlayedGroup]) -> Iterator[PlacedEpisode]:

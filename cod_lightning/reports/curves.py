@@ -15,6 +15,8 @@ from cod_lightning.reports.suites import PlayedSuite, run_names
 
 _MOST_POINTS = 250
 _MOST_STEPS = 1e15
+LATE = 0.75
+"""From this share of the updates on, a run is late."""
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
@@ -63,6 +65,8 @@ _TITLES = {
 
 
 Panels = dict[str, list[Line]]
+Metrics = Mapping[str, Mapping[int, float]]
+"""Column of metrics.csv -> update -> value."""
 """Title -> lines."""
 
 
@@ -137,6 +141,34 @@ def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> P
         for name, lines in points.items()
         if any(len(line) > 1 for line in lines.values())
     }
+
+
+def num_updates(metrics: Metrics) -> int:
+    """Updates that metrics.csv knows."""
+    return 1 + max((max(values) for values in metrics.values() if values), default=-1)
+
+
+def early(metrics: Metrics, column: str) -> float | None:
+    """A column's value at the first update that has one; None without any."""
+    values = metrics.get(column)
+    return values[min(values)] if values else None
+
+
+def late(metrics: Metrics, column: str) -> float | None:
+    """Mean of a column in the last quarter of the run's updates; None where it has no value there."""
+    begins = math.floor(LATE * num_updates(metrics))
+    values = [value for update, value in metrics.get(column, {}).items() if update >= begins]
+    return sum(values) / len(values) if values else None
+
+
+def ends(metrics: Metrics) -> dict[str, tuple[float, float]]:
+    """pass@K and entropy (nats a token) of training: of the first update and in the mean of late ones, where logged."""
+    found: dict[str, tuple[float, float]] = {}
+    for name in [name for name in metrics if name.startswith("train/pass_at/")] + ["train/entropy"]:
+        label = name.removeprefix("train/").replace("pass_at/", "pass@")
+        if (first := early(metrics, name)) is not None and (last := late(metrics, name)) is not None:
+            found[label] = first, last
+    return found
 
 
 def _some(lines: list[Line]) -> list[Line]:

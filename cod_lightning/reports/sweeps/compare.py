@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -19,7 +20,7 @@ from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Figure
 from cod_lightning.evaluation.view import figure
 from cod_lightning.files import write_whole
-from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.curves import ends, read_metrics
 from cod_lightning.reports.page import rendered
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
 
@@ -59,6 +60,8 @@ class CellRecord(TypedDict):
     """Paired by seed and pack."""
     minus_warm_start: Statistics | None
     """At the temperature that is best for it, paired by seed and pack."""
+    in_training: dict[str, tuple[float, float]]
+    """pass@K and entropy (nats a token), of the first update and of the last quarter; means over seeds, which all logged it."""
     cost: dict[str, float | None]
     """Means over seeds, by the names of `COSTS`; null where one of them did not log it."""
 
@@ -89,6 +92,8 @@ class _Cell:
     """Condition (`trained`, `blanked_context`, `warm_start_t0.3`, ...) -> seed -> outcomes."""
     costs: dict[int, dict[str, float]] = field(default_factory=dict)
     """Seed -> what its training took."""
+    in_training: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """Seed -> pass@K and entropy of its training, first and last."""
     again: dict[int, Path] = field(default_factory=dict)
     """Seed that several folders have -> the one that counts."""
     missing: list[JobRecord] = field(default_factory=list)
@@ -119,6 +124,8 @@ class _Table:
     """Success, or a difference of successes, by seed, pack and position."""
     rules: tuple[str, ...]
     """[P], what the packs hide; empty: no two hide the same."""
+    within: tuple[float, float] = (0.0, 1.0)
+    """Where a value can be. Student's interval may reach beyond, where no mean can be: it is cut there."""
 
     @property
     def mean(self) -> Estimate:
@@ -204,12 +211,12 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     for name, outcomes in played.items():
         if outcomes is not None:
             cell.played.setdefault(name, {})[seed] = outcomes
-    cell.costs[seed] = _cost_of(folder)
+    metrics, _ = read_metrics(folder)
+    cell.costs[seed], cell.in_training[seed] = _cost_of(metrics), ends(metrics)
     return True
 
 
-def _cost_of(folder: Path) -> dict[str, float]:
-    metrics, _ = read_metrics(folder)
+def _cost_of(metrics: Mapping[str, dict[int, float]]) -> dict[str, float]:
     sampled, trained, train_s = (metrics.get(name, {}) for name in ("tokens/sampled", "tokens/trained", "time/train_s"))
     played = metrics.get("time/wait_s") or metrics.get("time/rollout_s", {})
     once = {tokens: played.get(step, math.nan) for step, tokens in reversed(sampled.items())}  # of a rollout's updates
@@ -260,14 +267,20 @@ def _record(cell: _Cell, over: _Table | None) -> CellRecord:
     """`over`: its difference from the reference, where there is one."""
     above = _difference(cell.trained, cell.best_start)
     blanked = cell.played.get("blanked_context")
+    trainings = list(cell.in_training.values())
+    logged = [name for name in trainings[0] if all(name in one for one in trainings)]
     means = {name: sum(one[name] for one in cell.costs.values()) / len(cell.costs) for name in COSTS}
     return CellRecord(
         label=cell.label,
         seeds=sorted(cell.trained),
         success=_statistics(_table(cell.trained)),
-        blanked=_figure(_table(blanked).mean) if blanked else None,
+        blanked=_figure((hidden := _table(blanked)).mean, hidden.within) if blanked else None,
         minus_reference=None if over is None else _statistics(over),
         minus_warm_start=None if above is None else _statistics(above),
+        in_training={
+            name: (fmean(one[name][0] for one in trainings), fmean(one[name][1] for one in trainings))
+            for name in logged
+        },
         cost={name: round(mean, 1) if 0 <= mean < _MOST else None for name, mean in means.items()},
     )
 
@@ -288,7 +301,7 @@ def _difference(minuend: BySeed, subtrahend: BySeed) -> _Table | None:
     if not packs or len({outcomes.num_positions for outcomes in every}) > 1:
         return None
     own, other = (_table(side, packs) for side in sides)
-    return _Table(own.values - other.values, own.rules)
+    return _Table(own.values - other.values, own.rules, within=(-1.0, 1.0))
 
 
 def _shared(every: Iterable[Outcomes]) -> list[str]:
@@ -297,17 +310,17 @@ def _shared(every: Iterable[Outcomes]) -> list[str]:
 
 
 def _statistics(table: _Table) -> Statistics:
-    values, rules = table.values, table.rules
+    values, rules, (low, high) = table.values, table.rules, table.within
     return Statistics(
-        by_position=[_figure(crossed_estimate(values[:, :, n], rules)) for n in range(values.shape[2])],
-        mean=_figure(table.mean),
-        gain=_figure(crossed_estimate(values[:, :, -1] - values[:, :, 0], rules)),
+        by_position=[_figure(crossed_estimate(values[:, :, n], rules), table.within) for n in range(values.shape[2])],
+        mean=_figure(table.mean, table.within),
+        gain=_figure(crossed_estimate(values[:, :, -1] - values[:, :, 0], rules), (low - high, high - low)),
     )
 
 
-def _figure(estimate: Estimate) -> Figure:
+def _figure(estimate: Estimate, within: tuple[float, float]) -> Figure:
     mean, ci95 = estimate.known, estimate.ci95
-    rounded = None if ci95 is None else [round(end, 5) for end in ci95]
+    rounded = None if ci95 is None else [round(min(max(end, within[0]), within[1]), 5) for end in ci95]
     return Figure(mean=None if mean is None else round(mean, 5), ci95=rounded, n=estimate.num)
 
 

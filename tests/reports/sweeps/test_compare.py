@@ -124,6 +124,19 @@ def test_a_cell_is_its_seeds_and_differences_are_paired_by_seed_and_pack(root: P
     assert at_last == pytest.approx(paired[:, :, -1].mean(), abs=1e-4)
 
 
+def test_an_interval_over_few_seeds_ends_where_a_share_ends(tmp_path: Path) -> None:
+    job(tmp_path, 1, 0.0, credit="episode")
+    job(tmp_path, 2, 0.9, credit="episode")
+    job(tmp_path, 1, 0.9, credit="trajectory", order=1)
+    job(tmp_path, 2, 0.0, credit="trajectory", order=1)
+    first, second = only(tmp_path)["cells"]
+    assert first["success"]["mean"]["ci95"] == [0.0, 1.0]
+    assert first["blanked"]["ci95"] is None, "all alike"
+    assert second["minus_reference"]["mean"]["ci95"] == [-1.0, 1.0]
+    low, high = first["success"]["gain"]["ci95"]
+    assert -1.0 <= low < high <= 1.0
+
+
 def test_packs_are_matched_by_name_not_by_place(root: Path) -> None:
     before = only(root)["cells"][1]["minus_reference"]
     folder = next(root.glob("trajectory-2-*"))
@@ -215,6 +228,17 @@ def test_costs_come_from_the_metrics(root: Path) -> None:
     cost = only(root)["cells"][0]["cost"]
     assert (cost["sampled_tokens"], cost["trained_tokens"], cost["updates"]) == (1000.0, 400.0, 4.0)
     assert cost["train_s"] == 2 * 3.0 + 4 * 1.0, "a rollout counts once, whatever it is trained on"
+
+
+def test_what_siblings_solved_in_training_and_entropy_stand_beside_the_costs(root: Path) -> None:
+    for n, path in enumerate(sorted(root.glob("episode-*/metrics.csv"))):
+        rows = (f"{step},{0.1 * n + (step > 5)},{step / 10}" for step in range(8))
+        path.write_text("\n".join(["step,train/pass_at/8,train/entropy", *rows, ""]))
+    first, other = only(root)["cells"]
+    assert first["in_training"]["pass@8"] == pytest.approx((0.1, 1.1)), "means of three seeds"
+    assert first["in_training"]["entropy"] == pytest.approx((0.0, 0.65)), "the last quarter of eight updates"
+    assert other["in_training"] == {}
+    assert "8 0.10 to 1.10, entropy 0.00 to 0.65 |" in page(compare([root]), "the command")
 
 
 def test_where_some_updates_alone_are_logged_all_are_counted_and_seconds_are_left_open(root: Path) -> None:
