@@ -66,25 +66,23 @@ def part(items: Sequence[T], index: int, num_parts: int) -> Sequence[T]:
     return items[cuts[0] : cuts[1]]
 
 
-def owners(num_packs: int, num_updates: int) -> list[int]:
-    """The rank that plays each pack."""
-    size = num_packs // num_updates
-    return [r for r in range(num_ranks()) for _ in part(range(size), r, num_ranks())] * num_updates
+def owners(num_packs: int, num_shares: int) -> list[int]:
+    """The rank that plays each pack, equally many of each share."""
+    size = num_packs // num_shares
+    return [r for r in range(num_ranks()) for _ in part(range(size), r, num_ranks())] * num_shares
 
 
-def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -> None:
+def check_shares(packs_per_rollout: int, num_shares: int, ranks: int) -> None:
     """Raise `ConfigError` where ranks would get different numbers of groups."""
-    least = updates_per_rollout * ranks
+    least = num_shares * ranks
     if packs_per_rollout % least == 0:
         return
     below, above = packs_per_rollout // least * least, -(-packs_per_rollout // least) * least
     packs = " or ".join(str(n) for n in (below, above) if n)
-    updates = [u for u in range(updates_per_rollout, 0, -1) if packs_per_rollout % (u * ranks) == 0][:1]
+    updates = [u for u in range(num_shares - 1, 0, -1) if packs_per_rollout % (u * ranks) == 0][:1]
     other = f", or data.updates_per_rollout to {updates[0]}" if updates else ""
-    expected = (
-        f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs for each of "
-        f"data.updates_per_rollout={updates_per_rollout} updates"
-    )
+    each = f" for each of data.updates_per_rollout={num_shares} updates" if num_shares > 1 else ""
+    expected = f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs{each}"
     raise ConfigError("data.packs_per_rollout", packs_per_rollout, expected, f"Set it to {packs}{other}.")
 
 

@@ -68,7 +68,7 @@ class RolloutDataModule(ItemDataModule):
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
-        updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
+        updates_per_rollout: Optimizer updates made of a pass over a rollout.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP, with
             those that the loss compares them with, if any; else whole groups.
@@ -205,7 +205,7 @@ class RolloutDataModule(ItemDataModule):
     def check_fit(self, ranks: int) -> None:
         """Refuse what so many ranks cannot train on."""
         check_trainable(self.engine)
-        check_shares(self.packs_per_rollout, self.updates_per_rollout, ranks)
+        check_shares(self.packs_per_rollout, self.rollouts.num_shares, ranks)
         check_staleness(self, ranks)
 
     def check_with(self, policy: Policy, *, elsewhere: bool = False) -> None:

@@ -168,7 +168,7 @@ class RolloutsInFlight:
         """In the order of updates, and of the ranks in each."""
         of_ranks, groups = [iter(of_rank) for of_rank in gathered(choices)], iter(own)
         found: list[PlayedPack] = []
-        for r in owners(self.rollouts.packs_per_rollout, self.rollouts.updates_per_rollout):
+        for r in owners(self.rollouts.packs_per_rollout, self.rollouts.num_shares):
             choice = next(of_ranks[r])
             group = next(groups) if r == rank() else None
             pack = self.rollouts.packs.pack(choice) if group is None else group.pack
@@ -190,7 +190,7 @@ class RolloutsInFlight:
         """Begin the groups of one more rollout."""
         waiting = len(self.groups.begun) * num_ranks()
         drawn = self.rollouts.draw(first + waiting, self.rollouts.packs_per_rollout, waiting)
-        for (choice, pack), of in zip(drawn, owners(len(drawn), self.rollouts.updates_per_rollout), strict=True):
+        for (choice, pack), of in zip(drawn, owners(len(drawn), self.rollouts.num_shares), strict=True):
             if of == rank():
                 self._begin(pack, GroupKey(choice, number))
 

@@ -81,6 +81,11 @@ class TrainingRollouts:
     resample_packs: int = 0
     seed: int = 0
 
+    @property
+    def num_shares(self) -> int:
+        """Parts of a rollout that ranks play evenly: the packs of each update, or all, where updates take episodes of all."""
+        return 1 if self.shuffle_episodes else self.updates_per_rollout
+
     @cached_property
     def ahead(self) -> RolloutsAhead:
         return RolloutsAhead(self)
@@ -161,7 +166,7 @@ class TrainingRollouts:
             if number or not drawn:
                 drawn = self.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             # replacements are shared out as they come
-            ranks = owners(len(drawn), 1 if number else self.updates_per_rollout)
+            ranks = owners(len(drawn), 1 if number else self.num_shares)
             own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
             parts.append(run(partial(self.play, own), replacing=number > 0))
             groups = iter(parts[-1].groups)

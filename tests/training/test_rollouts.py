@@ -18,6 +18,7 @@ from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
+from cod_lightning.ranks import check_shares
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
@@ -188,6 +189,17 @@ def test_shuffled_episodes_are_dealt_out_to_the_updates_of_a_pass_by_the_seed_of
             start = 10 * rollout + 5 * number
             assert made[start : start + 5] == [sorted(order[2 * u : 2 * u + 2]) for u in range(5)]
     assert any(len({entry // SIBLINGS for entry in entries}) > 1 for entries in made)
+
+
+def test_shuffled_episodes_need_no_number_of_packs_that_updates_divide():
+    story = Story(packs=5, updates=3, shuffle=True)
+    made = [batch.episode.tolist() for batch in updates(story.stream)]
+    assert [len(of) for of in made[:3]] == [3, 3, 4]
+    assert sorted(chain.from_iterable(made[:3])) == list(range(5 * SIBLINGS))
+    assert story.rollouts.num_shares == 1
+    check_shares(5, story.rollouts.num_shares, 5)
+    with pytest.raises(ConfigError, match=r"packs_per_rollout is 5; .* plays equally many packs\. Set it to 4 or 6"):
+        check_shares(5, story.rollouts.num_shares, 2)
 
 
 def test_shuffled_episodes_come_with_those_that_the_loss_compares_them_with():
