@@ -32,7 +32,7 @@ from cod_lightning.lifecycles.base import Program
 from cod_lightning.markdown import visible
 from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import in_thread, limited
+from cod_lightning.rollout.deadlines import Limited, in_thread
 from cod_lightning.types import Episode, EpisodeStatus, Image, Message, Part, Role, StopReason, Text, text_of
 
 _T = TypeVar("_T")
@@ -78,7 +78,7 @@ async def closed(env: TextEnv, limit_s: float | None) -> None:
     A blocking one in a thread that is not counted: all that are may wait in calls that only closing ends.
     """
     try:
-        async with limited(
+        async with Limited(
             limit_s, lambda: EnvironmentFailure(f"not closed after data.deadlines.episode_s={limit_s:g} s")
         ):
             await answered(env, env.close, bounded=False)

@@ -5,8 +5,8 @@ import faulthandler
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,17 +49,30 @@ class Deadlines:
     building of the environment with its data."""
 
 
-@asynccontextmanager
-async def limited(limit_s: float | None, late: Callable[[], Exception]) -> AsyncIterator[None]:
-    """Ends what takes longer than so many seconds; None: no limit. Raises what `late` gives."""
-    limit = asyncio.timeout(limit_s)
-    try:
-        async with limit:
-            yield
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise late() from None
+class Limited:
+    """`async with`: ends what takes longer than so many seconds. Raises what `late` gives.
+
+    Args:
+        limit_s: Seconds; None: no limit, at the cost of two calls, since every turn of a rollout goes through here.
+        late: What is raised.
+    """
+
+    __slots__ = ("_late", "_limit")
+
+    def __init__(self, limit_s: float | None, late: Callable[[], Exception]) -> None:
+        self._limit, self._late = None if limit_s is None else asyncio.timeout(limit_s), late
+
+    async def __aenter__(self) -> None:
+        if self._limit is not None:
+            await self._limit.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        if self._limit is None:
+            return
+        try:
+            await self._limit.__aexit__(*raised)
+        except TimeoutError:
+            raise self._late() from None
 
 
 async def in_thread(call: Callable[[], _T], *, bounded: bool = False) -> _T:

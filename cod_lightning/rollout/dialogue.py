@@ -13,7 +13,7 @@ from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import Deadlines, Liveness, limited
+from cod_lightning.rollout.deadlines import Deadlines, Limited, Liveness
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Part, Role, StopReason, Turn
 
@@ -83,7 +83,7 @@ class Dialogue:
         sampler.liveness.at(self.identity, "engine")
         who = type(sampler.engine).__name__
         try:
-            async with limited(
+            async with Limited(
                 limit_s, lambda: TurnTimeout(f"{who} did not answer in data.deadlines.turn_s={limit_s:g} s")
             ):
                 turn = await self._sampled(wanted)

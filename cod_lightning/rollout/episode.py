@@ -25,7 +25,7 @@ from cod_lightning.rollout.boundaries import (
     crossing,
     see_known,
 )
-from cod_lightning.rollout.deadlines import limited
+from cod_lightning.rollout.deadlines import Limited
 from cod_lightning.rollout.dialogue import Dialogue
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
@@ -61,7 +61,7 @@ class UnderWay:
         """What `play` returns; the failed episode where it raises one of `FAULTS`, or takes too long."""
         liveness, limit_s = self.sampler.liveness, self.sampler.deadlines.episode_s
         try:
-            async with limited(
+            async with Limited(
                 limit_s, lambda: EpisodeTimeout(f"not over after data.deadlines.episode_s={limit_s:g} s")
             ):
                 liveness.at(self.identity, "environment")

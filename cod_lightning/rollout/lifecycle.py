@@ -279,7 +279,7 @@ def entry_events(mechanism: ContextMechanism, episode: Episode, *, known: bool, 
     events = [] if known else [EntryEvent(EntryEventKind.HELD, one.key, one.text) for one in before.values()]
     if episode.reward is None:
         return tuple(events)
-    found = _entries(mechanism, episode.state_after)
+    found = kept if episode.state_after is episode.state_before else _entries(mechanism, episode.state_after)
     after = {one.key: one for one in found if not one.gone}
     gone = {one.key: one for one in found if one.gone and one.key not in after}
     if shown and episode.kind is EpisodeKind.SOLVE:
