@@ -78,11 +78,19 @@ class MismatchGuard(Callback):
         self.warn_at, self.stop_at, self.patience = warn_at, stop_at, patience
         self.num_in_a_row = 0
         self.warned = False
+        self._is_first = False
+        """Whether the update is the first of a sync."""
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Behind a rollout's only update the next sync may come before this callback's turn."""
+        self._is_first = pl_module.updates_since_sync == 0
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if (logged := trainer.callback_metrics.get(_KL)) is None or pl_module.updates_since_sync != 1:
+        if (logged := trainer.callback_metrics.get(_KL)) is None or not self._is_first:
             return
         divergence = float(logged)
         far = math.isnan(divergence) or divergence >= self.stop_at

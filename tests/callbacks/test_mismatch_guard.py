@@ -64,6 +64,15 @@ def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_howe
     assert "--model.mismatch TokenMask" in str(error.value)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_rollout_of_one_update_is_looked_at_whether_the_sync_behind_it_comes_before_the_guard_or_after(tmp_path, is_first):
+    guard, sync, updates = MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2), WeightSync(self_test=None), Updates()
+    callbacks = [guard, sync] if is_first else [sync, guard]
+    with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch):
+        small_fit(tmp_path, updates, *callbacks, engine=BentEngine(1.0), updates_per_rollout=1)
+    assert len(updates.values) == 2
+
+
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
     own = {"lr": 0.1, "mismatch": TokenTruncate(), "rollouts_per_epoch": 1}
     recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), **own)
