@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from argparse import SUPPRESS
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import chain, count, pairwise
 from pathlib import Path
@@ -193,8 +193,7 @@ class CodCLI(LightningCLI):
         """Loggers, checkpoints and callbacks that every run has."""
         config, asked, fitting = self.config, self.config_init["trainer"], self.action == "fit"
         path = config.get("ckpt_path")
-        callbacks: list[Any] = list(asked.callbacks or [])
-        callbacks += [one for one in self.house_callbacks() if type(one) not in map(type, callbacks)]
+        callbacks: list[Any] = with_house(asked.callbacks or (), self.house_callbacks())
         self.began_at = read_checkpoint(path).global_step if fitting and path else None
         """The update that `fit` goes on from."""
         logger: Any = False
@@ -246,6 +245,14 @@ class CodCLI(LightningCLI):
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""
         return [Progress()]
+
+
+def with_house(asked: Iterable[Callback], house: Iterable[Callback]) -> list[Callback]:
+    """Both, those of the house last and in their order, which decides what is measured; one that is asked takes the place of its
+    own kind."""
+    theirs = list(asked)
+    ours = [next((one for one in theirs if type(one) is type(usual)), usual) for usual in house]
+    return [*(one for one in theirs if one not in ours), *ours]
 
 
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], command: str, **how: Any) -> Any:

@@ -65,7 +65,9 @@ def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_howe
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_rollout_of_one_update_is_looked_at_whether_the_sync_behind_it_comes_before_the_guard_or_after(tmp_path, is_first):
+def test_a_rollout_of_one_update_is_looked_at_whether_the_sync_behind_it_comes_before_the_guard_or_after(
+    tmp_path, is_first
+):
     guard, sync, updates = MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2), WeightSync(self_test=None), Updates()
     callbacks = [guard, sync] if is_first else [sync, guard]
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch):

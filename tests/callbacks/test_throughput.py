@@ -11,8 +11,9 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from cod_lightning.callbacks import throughput
+from cod_lightning.callbacks import Notes, WeightSync, throughput
 from cod_lightning.callbacks.throughput import Throughput, TokenBudget, _staleness
+from cod_lightning.commands.lightning_cli import with_house
 from tests.cases import each
 from tests.played_run import Items, PlayedData, PlayedModule, trainer
 
@@ -30,6 +31,14 @@ def test_every_update_logs_its_seconds_and_tokens(tmp_path: Path) -> None:
     for row in logged:
         tokens = float(row["throughput/trained_tokens_s"]) * float(row["time/train_s"])
         assert round(tokens) == 50
+
+
+def test_a_sync_that_the_config_names_comes_behind_the_clock_of_an_update_as_the_usual_one_does() -> None:
+    own, mine = WeightSync(self_test=None), L.Callback()
+    found = with_house([own, mine], [Throughput(), WeightSync(), Notes()])
+    assert found[0] is mine
+    assert found[2] is own
+    assert [type(one) for one in found[1:]] == [Throughput, WeightSync, Notes]
 
 
 def test_of_several_ranks_all_tokens_count_and_the_slowest_one_s_seconds(tmp_path: Path, monkeypatch) -> None:
