@@ -49,8 +49,10 @@ def sample(
     if (temperature != 1).any():
         scaled = scaled / torch.from_numpy(np.where(greedy, 1, temperature)).to(scaled)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
-    if (top_p < 1).any():
-        logprobs = torch.log_softmax(_keep_nucleus(logprobs, torch.from_numpy(top_p).to(device)), dim=-1)
+    if (cut := top_p < 1).any():
+        rows = torch.from_numpy(cut.nonzero()[0]).to(device)  # of others, summing up would round unlikely tokens away
+        kept = _keep_nucleus(logprobs[rows], torch.from_numpy(top_p[cut]).to(device))
+        logprobs = logprobs.index_copy(0, rows, torch.log_softmax(kept, dim=-1))
     cdf = logprobs.double().exp_().cumsum(dim=-1)
     drawn = torch.from_numpy(noise).to(device)[:, None] * cdf[:, -1:]
     ids = torch.searchsorted(cdf, drawn, right=True).squeeze(1).clamp_max_(logits.shape[-1] - 1)

@@ -73,6 +73,16 @@ def test_a_row_is_sampled_by_its_own_temperature_and_nucleus_whatever_its_neighb
             assert logprobs[row].item() == pytest.approx(logprob, abs=1e-4)
 
 
+def test_a_row_without_a_nucleus_has_the_very_numbers_that_it_has_beside_no_row_with_one():
+    logits, noise = torch.randn(20, 50_000, generator=torch.Generator().manual_seed(0)) * 3, np.full(20, 1 - 1e-9)
+    ones = np.ones(20, np.float32)
+    alone, beside = sample(logits[:10], ones[:10], ones[:10], noise[:10]), sample(logits, ones, ones, noise)
+    mixed = sample(logits, ones, np.repeat(np.array([1.0, 0.9], np.float32), 10), noise)
+    for found in (beside, mixed):
+        assert torch.equal(found[0][:10], alone[0])
+        assert torch.equal(found[1][:10], alone[1])
+
+
 @each(("top_p", "kept"), [(0.05, 1), (0.39, 1), (0.41, 2), (0.69, 2), (0.71, 3), (0.89, 3), (0.91, 4), (1.0, 4)])
 def test_the_nucleus_is_the_smallest_set_of_likely_tokens_whose_mass_reaches_top_p(top_p, kept):
     p = np.array([0.1, 0.4, 0.2, 0.3])
