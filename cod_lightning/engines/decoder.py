@@ -135,10 +135,10 @@ class Decoder:
 
     def forget(self) -> None:
         """Drop all dialogues: their caches belong to other weights, or to a loop that is gone."""
-        self._cache: Any = self.forward.new_cache(self.max_dialogues, self._window)
-        self._table, self._openings = TurnTable(self._stop_ids), Openings()
+        self._table = TurnTable(self._stop_ids)
         self.dialogues: dict[str, _Dialogue] = {}
         """Those that are live."""
+        self._begin_cache()
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
@@ -147,6 +147,13 @@ class Decoder:
         """By slot."""
         self._over: list[_TurnInFlight] = []
         self._pumping: asyncio.Task[None] | None = None
+
+    def _begin_cache(self) -> None:
+        """Nothing is cached; live dialogues are computed again from their beginning."""
+        self._cache: Any = self.forward.new_cache(self.max_dialogues, self._window)
+        self._openings = Openings()
+        for dialogue in self.dialogues.values():
+            dialogue.num_cached = dialogue.digest = 0
 
     def weights_changed(self) -> None:
         """What is cached is of other weights."""
@@ -208,6 +215,7 @@ class Decoder:
         futures = [future for _, future in self._waiting]
         futures += [turn.future for turn in (*self._decoding.values(), *self._joining, *self._over)]
         self._waiting, self._decoding, self._joining, self._over = [], {}, [], []
+        self._begin_cache()  # the pass that ended half-way, such as in want of memory, may have left anything there
         for future in futures:
             if not future.done():
                 future.set_exception(failure)

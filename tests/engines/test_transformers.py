@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 
 import pytest
 import torch
@@ -302,6 +303,41 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}
     assert all(not x.failed for g in lifecycles(engine, tokenizer) for x in g.lifecycles)
+
+
+def _half_copied(cache, source, target, num_columns):
+    for keys in cache._keys:
+        keys[target, :, :num_columns] = keys[source, :, :num_columns]
+    raise torch.OutOfMemoryError
+
+
+def _half_grown(cache, num_slots, num_columns):
+    cache.num_columns = 2 * num_columns
+    raise torch.OutOfMemoryError
+
+
+@each(("method", "broken"), [("copy", _half_copied), ("reserve", _half_grown)])
+def test_what_a_pass_that_ended_half_way_left_in_the_cache_is_in_no_later_turn(model, monkeypatch, method, broken):
+    engine, rules, others = bound(model), [3, 7, 5, 8, 4, 6, 9], [9, 4, 4, 8, 3, 5, 7]
+
+    async def sampled(ids, dialogue):
+        return await engine.generate(request(ids, dialogue, max_new_tokens=5))
+
+    async def out_of_memory():
+        first, *_ = await asyncio.gather(*(sampled([*ids, 1], f"{ids}") for ids in (rules, others)))
+        engine.release(f"{others}")
+        cache = engine.decoder._cache
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, method, functools.partial(broken, cache))
+            with pytest.raises(EngineFailure, match="OutOfMemory"):
+                await sampled([*rules, 4], "fails")
+        engine.release("fails")
+        asked = [[*rules, 1, *first.action_ids, 5], [*others, 5]]
+        return asked, await asyncio.gather(sampled(asked[0], f"{rules}"), sampled(asked[1], "new"))
+
+    for ids, completion in zip(*asyncio.run(out_of_memory()), strict=True):
+        see_sampled(model, ids, completion)
+        assert completion.prompt_digest == digest(ids)
 
 
 def test_a_stop_token_in_the_last_place_that_was_allowed_is_a_stop_and_one_place_fewer_is_a_limit(engine):
