@@ -16,7 +16,6 @@ from typing import Any
 import transformers
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
-from cod_lightning import __version__
 from cod_lightning.cache import MANIFEST, made_once
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
@@ -42,8 +41,8 @@ def checkpoint_folder(path: str, key: str) -> str:
     require("gguf", key, path)
     facts = file.stat()
     digest = _digest_of(file.resolve(), facts.st_size, facts.st_mtime_ns)
-    versions = (__version__, transformers.__version__, version("tokenizers"), version("gguf"))
-    identity = hashlib.sha256("\0".join((digest, *versions)).encode()).hexdigest()[:16]
+    versions = (transformers.__version__, version("tokenizers"), version("gguf"))
+    identity = hashlib.sha256("\0".join((digest, *versions, *_code())).encode()).hexdigest()[:16]
     known = (os.environ.get("COD_LIGHTNING_CACHE"), identity)
     if known not in _found or not (_found[known] / MANIFEST).is_file():
         _found[known] = made_once("gguf", identity, partial(_make, file, path, key), "gguf")
@@ -80,6 +79,11 @@ def _digest_of(file: Path, size: int, time_ns: int) -> str:
     """SHA-256 of a file as it was then."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _code() -> list[str]:
+    """What reads a file, since a checkout changes without a version of its own."""
+    return [source.read_text(encoding="utf-8") for source in sorted(Path(__file__).parent.glob("*.py"))]
 
 
 def _make(file: Path, path: str, key: str, folder: Path) -> None:

@@ -72,6 +72,16 @@ def test_another_content_under_the_same_name_is_another_checkpoint(kept, tmp_pat
     assert checkpoint_folder(str(file), KEY) != first
 
 
+def test_a_file_that_other_code_read_is_read_again(kept, monkeypatch, tmp_path):
+    file = tiny_file(tmp_path / "tiny.gguf")
+    first = checkpoint_folder(str(file), KEY)
+    shutil.copytree(Path(cache.__file__).parent, tmp_path / "gguf")
+    with (tmp_path / "gguf" / "tokenizer.py").open("a") as code:
+        code.write("# a rule more\n")
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "gguf" / "cache.py"))
+    assert checkpoint_folder(str(file), KEY) != first
+
+
 def test_what_breaks_off_leaves_nothing_and_a_full_disk_is_named(kept, monkeypatch, tmp_path):
     file = str(tiny_file(tmp_path / "tiny.gguf"))
     tensor = cache.as_trained
