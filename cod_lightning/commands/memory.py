@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import drawn_pack
+from cod_lightning.engines.base import Engine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy
@@ -67,6 +68,7 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=decodes_here and (shards > 1 or not adapter),  # no engine decodes with shares
         engine_sleeps=engine.sleeps and on_gpu,
+        engine_weight_bytes=_rounded_to(engine) if not adapter else None,  # an adapter's base stays as it is
         **(_cached(data, trainer, longest) if decodes_here else {}),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
@@ -74,6 +76,11 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         own_bytes=0 if on_gpu else most_resident(),
     )
     return plan_memory(sizes, run, available, device)
+
+
+def _rounded_to(engine: Engine) -> int | None:
+    """Bytes of a weight in an engine's own copy, where it has a precision of its own."""
+    return engine.dtype.itemsize if isinstance(engine, TransformersEngine) and engine.dtype else None
 
 
 def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:

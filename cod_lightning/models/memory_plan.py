@@ -114,7 +114,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         ),
         MemoryItem("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
         *_sharded(model, run, adapter or model.num_weights),
-        *_engine(model, run, plain),
+        *_engine(model, run),
         MemoryItem(
             "log-prob scores",
             run.scores_bytes,
@@ -221,15 +221,16 @@ def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float
     return small * _NF4 + (model.num_weights - small) * weight_bytes
 
 
-def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
+def _engine(model: ModelSizes, run: RunSizes) -> list[MemoryItem]:
     during = (ROLLOUT,) if run.engine_sleeps else ALWAYS
     if run.engine_bytes is not None:
         text, keys = "its share: weights and cache", "gpu_memory_utilization or kv_cache_gb"
         sleep = "" if run.engine_sleeps else "; set data.engine.sleep"
         return [MemoryItem("engine", run.engine_bytes, text, f"lower data.engine.{keys}{sleep}", during=during)]
-    copied = plain if run.engine_copies_base else 0
+    weight_bytes = run.weight_bytes if run.engine_weight_bytes is None else run.engine_weight_bytes
+    copied = model.num_weights * weight_bytes if run.engine_copies_base else 0
     shared = "" if not copied or model.num_adapter_weights else _SHARED
-    each = 2 * model.num_layers * model.key_value * run.weight_bytes  # keys and values of a token
+    each = 2 * model.num_layers * model.key_value * weight_bytes  # keys and values of a token
     further = max(0, run.num_cached_at_end - run.num_cached_tokens)
     lower = "lower data.engine.max_dialogues or model.policy.window"
     return [
@@ -244,7 +245,7 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
         MemoryItem("those of suites", further * each, f"{further} tokens more at the end", lower, False, (ROLLOUT,)),
         MemoryItem(
             "engine's work",
-            run.prefill_tokens * (3 * model.intermediate + 4 * model.hidden) * run.weight_bytes,
+            run.prefill_tokens * (3 * model.intermediate + 4 * model.hidden) * weight_bytes,
             f"a pass of {run.prefill_tokens} tokens",
             "lower data.engine.prefill_tokens",
             False,

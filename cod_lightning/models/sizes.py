@@ -61,7 +61,9 @@ class RunSizes:
     scores_bytes: int
     """Of the log-probs of a micro-batch: all kept, or a chunk's."""
     engine_copies_base: bool = True
-    """Whether the engine has base weights of its own, in `weight_bytes`."""
+    """Whether the engine has base weights of its own."""
+    engine_weight_bytes: int | None = None
+    """Of a weight there, and of a number of its keys and values; None: `weight_bytes`."""
     engine_sleeps: bool = False
     """Whether the engine gives its memory back outside of rollouts."""
     num_cached_tokens: int = 0

@@ -231,6 +231,15 @@ def test_where_ranks_share_out_the_weights_each_has_a_base_to_decode_with_also_u
     assert shared < 1 < 14 < whole - shared
 
 
+def test_an_engine_in_bfloat16_beside_float32_takes_half_of_the_weights(checkpoints, capsys):
+    name = "one_80gb_full_1_7b engine=TransformersEngine --model.policy.dtype=float32"
+    whole, half = (
+        float(re.findall(r"engine's copy *\S* *([\d.]+)", plan(capsys, name, checkpoints["1.7B"], *more)[1])[0])
+        for more in ((), ("--data.engine.dtype", "bfloat16"))
+    )
+    assert half == pytest.approx(whole / 2, abs=0.01)
+
+
 def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):
     argv = [
         "fit",

@@ -74,6 +74,15 @@ def test_qlora_takes_4_bits_a_linear_weight_and_moments_of_8(eight_b):
     assert "reference" not in found
 
 
+def test_an_engine_of_its_own_precision_copies_weights_and_keeps_keys_in_it(eight_b):
+    full = replace(eight_b, num_adapter_weights=0)
+    run = replace(RUN, weight_bytes=4, engine_weight_bytes=2, num_cached_tokens=10, prefill_tokens=10)
+    found = items(plan_memory(full, run, 80 * GIB, "a GPU"))
+    assert (found["weights"], found["engine's copy"]) == (4 * 8_190_735_360, 2 * 8_190_735_360)
+    assert found["keys and values"] == 10 * 36 * 2 * 8 * 128 * 2
+    assert found["engine's work"] == 10 * (3 * 12_288 + 4 * 4096) * 2
+
+
 def test_shards_divide_what_is_sharded_and_nothing_else(eight_b):
     whole, half = (items(plan_memory(eight_b, replace(RUN, num_shards=n), GIB, "")) for n in (1, 2))
     for name in ("weights", "adapter", "gradients", "optimizer"):
