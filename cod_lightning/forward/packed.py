@@ -245,7 +245,7 @@ class PackedForward:
 
     def new_cache(self, num_slots: int, num_columns: int | None) -> SlotCache:
         """For at most so many dialogues, of so many tokens."""
-        return SlotCache(num_slots, num_columns)
+        return SlotCache(num_slots, num_columns, self.model.device)
 
     def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         """Hidden states after each row's last new id; the cache gets keys and values of all of them."""

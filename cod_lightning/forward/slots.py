@@ -20,19 +20,22 @@ class SlotCache(Cache):
     Args:
         most_slots: No room is made for more before they are there.
         most_columns: The same of columns; None: the room at least doubles.
+        device: Where keys and values will be.
     """
 
     takes_beginnings = True
 
-    def __init__(self, most_slots: int | None = None, most_columns: int | None = None) -> None:
+    def __init__(
+        self, most_slots: int | None = None, most_columns: int | None = None, device: torch.device | str = "cpu"
+    ) -> None:
         super().__init__(layers=[])
         self._most = most_slots or math.inf, most_columns or math.inf
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
         self.num_slots = 0
         self.num_columns = 0
-        self._slots = torch.empty(0, dtype=torch.long)
-        self._columns = torch.empty(0, dtype=torch.long)
+        self._slots = torch.empty(0, dtype=torch.long, device=device)
+        self._columns = torch.empty(0, dtype=torch.long, device=device)
         self._places: dict[int, Tensor] = {}
         """Where tokens are written, by the number of heads."""
 

@@ -51,6 +51,10 @@ def _played(forward, dialogues, seed):
     return torch.stack(found)
 
 
+def test_a_cache_is_where_its_model_is_before_anything_is_written_for_a_prompt_of_one_token_may_come_first():
+    assert _forward("qwen3", "meta", recorded=False).new_cache(4, 8).device.type == "meta"
+
+
 IDS = st.lists(st.integers(0, 19), min_size=2, max_size=9)
 
 
