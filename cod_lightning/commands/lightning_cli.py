@@ -248,10 +248,10 @@ class CodCLI(LightningCLI):
 
 
 def with_house(asked: Iterable[Callback], house: Iterable[Callback]) -> list[Callback]:
-    """Both, those of the house last and in their order, which decides what is measured; one that is asked takes the place of its
-    own kind."""
+    """Both, those of the house last and in their order, which decides what is measured; one that is asked takes the place of what
+    it is, or derives from."""
     theirs = list(asked)
-    ours = [next((one for one in theirs if type(one) is type(usual)), usual) for usual in house]
+    ours = [next((one for one in theirs if isinstance(one, type(usual))), usual) for usual in house]
     return [*(one for one in theirs if one not in ours), *ours]
 
 

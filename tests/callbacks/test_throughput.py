@@ -33,12 +33,17 @@ def test_every_update_logs_its_seconds_and_tokens(tmp_path: Path) -> None:
         assert round(tokens) == 50
 
 
-def test_a_sync_that_the_config_names_comes_behind_the_clock_of_an_update_as_the_usual_one_does() -> None:
-    own, mine = WeightSync(self_test=None), L.Callback()
+class OwnSync(WeightSync):
+    """A sync of a user's."""
+
+
+@each("own", [WeightSync(self_test=None), OwnSync()])
+def test_a_sync_that_the_config_names_comes_behind_the_clock_of_an_update_as_the_usual_one_does(own) -> None:
+    mine = L.Callback()
     found = with_house([own, mine], [Throughput(), WeightSync(), Notes()])
     assert found[0] is mine
     assert found[2] is own
-    assert [type(one) for one in found[1:]] == [Throughput, WeightSync, Notes]
+    assert [type(one) for one in found[1:]] == [Throughput, type(own), Notes]
 
 
 def test_of_several_ranks_all_tokens_count_and_the_slowest_one_s_seconds(tmp_path: Path, monkeypatch) -> None:
