@@ -44,11 +44,16 @@ class WeightSync(Callback):
         self._synced_at = -1
         """Updates behind that version."""
         self._restored = False
-        """Whether a checkpoint was read since the last sync; the engine may have as new a version of another run."""
+        """Whether the module may have got other weights since the last sync: a checkpoint was read, or a call of the Trainer began.
+        The engine may have as new a version of another run."""
         self.last_gap: float | None = None
         self.last_moved: float | None = None
         self._arrival, self._probes = Arrival(), Probes()
         self.last_sync_s = 0.0
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """A checkpoint of weights alone has nothing for callbacks, and weights may be set by hand."""
+        self._restored = self.policy_version > 0
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights.

@@ -152,3 +152,17 @@ def test_checkpoints_of_two_runs_with_as_many_syncs_are_each_validated_by_their_
         assert all(
             torch.equal(held[name], weight) for name, weight in module.model.state_dict().items() if name in held
         )
+
+
+@pytest.mark.parametrize("begins", ["validate", "fit"])
+def test_weights_that_were_set_between_two_calls_of_the_trainer_are_played(tmp_path, begins):
+    module, data, recorder = GRPOModule(small_policy(), lr=1e-9), small_data(rollouts_per_epoch=1), Updates()
+    quiet_trainer(tmp_path, sync := WeightSync(), limit_val_batches=0).fit(module, data)
+    with torch.no_grad():
+        for weight in module.model.parameters():
+            weight += 1.0
+    trainer = quiet_trainer(tmp_path, sync, recorder, limit_val_batches=0 if begins == "fit" else None)
+    trainer.validate(module, data, verbose=False) if begins == "validate" else trainer.fit(module, data)
+    weights = module.model.state_dict()
+    assert all(torch.allclose(held, weights[name], atol=1e-6) for name, held in data.engine.synced().items())
+    assert all(logged["train/mismatch_kl"] < 1e-8 for logged in recorder.values)
