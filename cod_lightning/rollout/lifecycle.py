@@ -54,7 +54,7 @@ class Life:
         self.described: Any = None
         """The context's state that the events of earlier episodes describe."""
         self.begun: Any = None
-        """The context's state before the latest solve episode that was not one of the same again."""
+        """The context's state with which the latest solve episode began that was not one of the same again."""
         self.tasks: dict[int, Task] = {}
         """What was solved, by position."""
         self.failed = self.playing = False
@@ -80,10 +80,10 @@ class Life:
 
         async def play(env: TextEnv, who: str) -> Episode:
             self.tasks[position] = task
-            if again:
-                self.state = self.begun
-            self.begun = self.state
-            self.state = self.state if context is None else context
+            own = self.begun if again else self.state
+            self.state = own if context is None else context
+            if not again:
+                self.begun = self.state
             solved = await run_solve_episode(env, task, self.state, self.setting, who, position, shown, note)
             solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
             self.state = solved.state_after
