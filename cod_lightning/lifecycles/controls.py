@@ -40,14 +40,13 @@ class _Controlled:
     async def solve(self, task: Task, **more: Any) -> Episode:
         how = self._how()
         self._position += 1
-        if how.get("context", how) is None:
-            return self._agent.skip(EpisodeKind.SOLVE)
-        return await self._agent.solve(task, **more | how)
+        return self._agent.skip(EpisodeKind.SOLVE) if how is None else await self._agent.solve(task, **more | how)
 
     async def ask(self, task: Task, ask: Ask, **more: Any) -> Written:
-        if not self._writes and not ask.scripted:
+        how = self._how()
+        if how is None or not (self._writes or ask.scripted):
             return Written.skipped(self._position)
-        return await self._agent.ask(task, ask, **more | self._how())
+        return await self._agent.ask(task, ask, **more | how)
 
     async def rewrite(self, solved: Episode, *, skip: bool = False, **more: Any) -> Episode | None:
         return await self._agent.rewrite(solved, skip=skip or self._contexts is not None, **more)
@@ -55,9 +54,10 @@ class _Controlled:
     def fork(self, *_: Any, **__: Any) -> None:
         """No attempt."""
 
-    def _how(self) -> dict[str, Any]:
-        """How the next task is played in place of how its program has it; a context of None leaves it out."""
+    def _how(self) -> dict[str, Any] | None:
+        """How the next task is played in place of how its program has it; None leaves it out."""
         how: dict[str, Any] = {} if self._shown is None else {"shown": self._shown}
-        if self._contexts is not None:
-            how["context"] = next(iter(self._contexts[self._position :]), None)
-        return how
+        if self._contexts is None:
+            return how
+        context = next(iter(self._contexts[self._position :]), None)
+        return None if context is None else how | {"context": context}

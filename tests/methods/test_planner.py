@@ -21,8 +21,8 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
 from tests.methods.test_attempts import Ledger, live, speak
-from tests.stubs import FunctionEngine
-from tests.word_play import CHAT
+from tests.stubs import FunctionEngine, WordWorld
+from tests.word_play import CHAT, first_packs, play
 
 PLAN = PlanAndSolve(request=" w5")
 ORDER = [EpisodeKind.WRITE, EpisodeKind.SOLVE, EpisodeKind.UPDATE]
@@ -109,6 +109,15 @@ def test_a_control_shows_a_plan_as_much_of_the_context_as_its_task(shown):
         (system,) = {prompt.partition(asked)[0] for prompt in prompts(engine) if asked in prompt}
         assert (plan.context_before in system.split()) == (shown is None)
         assert ("w9" in system.split()) == (shown == TextState("w9"))
+
+
+def test_no_plan_is_asked_for_before_a_task_that_a_control_leaves_out():
+    (pack,) = first_packs(WordWorld(), 1, 3)
+    program = Controlled(contexts={pack.id: [TextState("w7"), None, TextState("w8")]}, program=PLAN)
+    (life,) = play(setting={"program": program})[0].lifecycles
+    played = [one for one in life.episodes if one.reward is not None]
+    assert [(one.kind, one.position) for one in played] == [(kind, n) for n in (0, 2) for kind in ORDER[:2]]
+    assert [one.context_before for one in played] == ["w7", "w7", "w8", "w8"]
 
 
 def test_a_world_that_breaks_where_a_plan_is_asked_for_costs_the_lifecycle_alone():
