@@ -10,7 +10,7 @@ from cod_lightning.rollout.deadlines import in_thread
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.endpoint import serving
 from cod_lightning.rollout.recorder import Recorder
-from cod_lightning.types import Task, Turn
+from cod_lightning.types import Message, Role, Task, Turn
 
 _STOP_S = 10.0
 """In which a program has to be gone that was interrupted."""
@@ -23,6 +23,7 @@ async def play(
 
     The turns are put into `turns` as they come. Raises what ended the program from the policy's side, and `EnvironmentFailure`.
     """
+    system = sampler.chat.prefixed((Message(Role.SYSTEM, system),))[0].content
     see = partial(see_known, chat=sampler.chat, who=env, method="program")
     most = env.max_turns if task.max_turns is None else min(env.max_turns, task.max_turns)
     recorder = Recorder(sampler, identity, "" if env.shows_context else system, most, see, turns)

@@ -54,12 +54,13 @@ def played(
     around=lambda world: world,
     context=None,
     siblings=1,
+    system_prompt="",
     **sampling,
 ):
     """The groups of one pack of two tasks whose program has this source, and the chat."""
     tasks = str(tasks_file(folder))
     world = ProgramWorld(program(folder, source), tasks, group="group", scorer=ExactMatch(), **(env or {}))
-    chat = Chat(bpe_tokenizer(template), thinking)
+    chat = Chat(bpe_tokenizer(template), thinking, system_prompt=system_prompt)
 
     def ids(request):
         said = answer(request)
@@ -108,6 +109,14 @@ def test_the_context_is_shown_before_what_the_program_says_itself(tmp_path):
     later = groups[0].lifecycles[0].solves[1]
     prompt = chat.text(later.turns[0].new_ids)
     assert prompt.index("look twice") < prompt.index("You are terse.")
+
+
+def test_the_run_s_own_words_come_first_in_the_prompts_of_a_program_as_in_those_of_updates(tmp_path):
+    groups, chat = played(tmp_path, TWO_TURNS, system_prompt="Be brief.")
+    for episode in groups[0].lifecycles[0].episodes:
+        prompt = chat.text(tuple(i for turn in episode.turns for i in turn.new_ids))
+        assert prompt.count("Be brief.") == 1
+        assert prompt.startswith("<|im_start|>system\nBe brief.\n\n")
 
 
 def test_calls_of_tools_and_their_results_go_round_in_the_tool_role(tmp_path):
