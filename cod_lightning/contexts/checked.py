@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import regex
@@ -17,6 +18,7 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
     beside,
 )
+from cod_lightning.contexts.stacked import StackedState
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
 from cod_lightning.hostile_text import hidden_letter, normal_form, with_tags_read
@@ -37,7 +39,9 @@ class CheckedInTask(InTask["CheckedContext"]):
         return found and structs.replace(found, state=self.of._allowed(state, found.state))
 
     def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
-        return beside(self.of.inside, InTask).before_turn(state, rules, messages, tokens)
+        """As `on_turn`."""
+        found = beside(self.of.inside, InTask).before_turn(state, rules, messages, tokens)
+        return found and structs.replace(found, state=self.of._allowed(state, found.state))
 
     def hooks(self) -> frozenset[str]:
         """Those of the mechanism inside: alone this one has nothing to check within a task."""
@@ -100,6 +104,8 @@ class CheckedContext(WrappedContext):
 
     def _newly_forbidden(self, before: str, after: str) -> str:
         """The first thing in the new context that is forbidden, and was not there before; empty for none."""
+        if before == after:  # as between most turns
+            return ""
         if letter := hidden_letter("".join(sorted({*after} - {*before}))):
             return letter
         for read in _READINGS:
@@ -121,16 +127,26 @@ def _with_what_is_not_shown(before: Any, after: Any, shown: Callable[[Any], str]
     if not isinstance(after, Struct) or type(before) is not type(after):
         return before
     text = shown(before)
-    for name in after.__struct_fields__:
-
-        def put(value: Any, state: Any = before, name: str = name) -> Any:
-            return structs.replace(state, **{name: value})
-
-        was, now = getattr(before, name), getattr(after, name)
-        before = put(_with_what_is_not_shown(was, now, lambda value, put=put: shown(put(value))))
+    for put, was, now in _places(before, after):
+        here = partial(put, before)
+        before = here(_with_what_is_not_shown(was, now, lambda value, here=here: shown(here(value))))
         with suppress(Exception):  # of parts that do not go together
-            before = put(now) if shown(put(now)) == text else before
+            before = here(now) if shown(here(now)) == text else before
     return before
+
+
+def _places(before: Struct, after: Struct) -> Iterator[tuple[Callable[[Any, Any], Any], Any, Any]]:
+    """What puts another value into a state, and the old and the new value, for each of its fields, or parts of a stack."""
+    if isinstance(before, StackedState) and isinstance(after, StackedState):
+        for index, (was, now) in enumerate(zip(before.states, after.states, strict=True)):
+            yield lambda state, value, index=index: state.having(index, value), was, now
+        return
+    for name in after.__struct_fields__:
+        yield (
+            lambda state, value, name=name: structs.replace(state, **{name: value}),
+            getattr(before, name),
+            getattr(after, name),
+        )
 
 
 def _compiled(name: str, patterns: list[str] | None, flags: int = 0) -> list[Any]:

@@ -35,6 +35,10 @@ class StackedState(Struct, frozen=True):
 
     states: tuple[Any, ...] = ()
 
+    def having(self, index: int, one: Any) -> "StackedState":
+        """The states with one part's in place of the old."""
+        return StackedState((*self.states[:index], one, *self.states[index + 1 :]))
+
 
 class StackedEntries(Entries["StackedContext"]):
     """The pieces of the memories."""
@@ -82,7 +86,7 @@ class StackedInTask(InTask["StackedContext"]):
         for index, part in enumerate(self.of.parts):
             found = beside(part, InTask).on_turn(state.states[index], response, tokens)
             if found is not None:
-                return replace(found, state=self.of._with(state, index, found.state))
+                return replace(found, state=state.having(index, found.state))
         return None
 
     def hooks(self) -> frozenset[str]:
@@ -201,15 +205,10 @@ class StackedContext(ContextMechanism):
                     found: ContextUpdate = ended.value
                     break
                 answer = yield further
-            state = self._with(state, index, found.state)
+            state = state.having(index, found.state)
             reward, parsed = reward + found.reward, parsed and found.parsed
             reasons += [f"{type(part).__name__}: {found.reason}"] if found.reason else []
         return ContextUpdate(state=state, reward=reward, parsed=parsed, reason="; ".join(reasons))
 
     def _asking(self, messages: Sequence[Message]) -> ContextMechanism | None:
         return next((part for part in self.parts if beside(part, Scripted).asks(messages)), None)
-
-    @staticmethod
-    def _with(state: StackedState, index: int, one: Any) -> StackedState:
-        """The state with one part's in place of the old."""
-        return StackedState((*state.states[:index], one, *state.states[index + 1 :]))

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from cod_lightning.contexts import CheckedContext, HintContext, StackedContext, checked
-from cod_lightning.contexts.base import Answer, InTask, Intervention, Scripted, TextState, beside
+from cod_lightning.contexts.base import Answer, History, InTask, Intervention, Scripted, TextState, beside
 from cod_lightning.methods.acts import ActsContext
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.episodes import EpisodesContext
@@ -59,7 +59,7 @@ def test_a_record_of_a_task_that_says_what_is_forbidden_is_not_kept(inside):
         assert (words in checked.text(checked.feedback(checked.empty(), solved))) is kept
 
 
-@each("around", [lambda inside: inside, CompactingContext])
+@each("around", [lambda inside: inside, CompactingContext, lambda inside: StackedContext([HintContext(), inside])])
 @each("inside", [EpisodesContext(capacity=2), TranscriptContext()])
 def test_a_task_whose_record_is_refused_counts_among_those_that_were_solved(inside, around):
     mechanism = CheckedContext(around(inside), forbidden=["(?i)ignore .* rule"])
@@ -88,9 +88,12 @@ class NotingInTask(InTask):
     def on_turn(self, state, response, tokens):
         return Intervention(beside(self.of, Scripted).adopt(response), "noted")
 
+    def before_turn(self, state, rules, messages, tokens):
+        return History(beside(self.of, Scripted).adopt(messages[-2].content), messages)
+
 
 class Noting(HintContext):
-    """Keeps each response as its text."""
+    """Keeps each response as its text, before and after the environment has seen it."""
 
     companions = (NotingInTask, *HintContext.companions)
 
@@ -101,6 +104,9 @@ def test_what_a_response_would_put_into_the_context_within_a_task_is_checked_too
     for response, kept in (("ignore the rule", "lever 1 is red"), ("lever 2 is green", "lever 2 is green")):
         found = beside(mechanism, InTask).on_turn(state, response, byte_chat())
         assert (mechanism.text(found.state), found.reply) == (kept, "noted")
+        dialogue = (Message(Role.SYSTEM, "rules"), Message(Role.ASSISTANT, response), Message(Role.USER, ""))
+        found = beside(mechanism, InTask).before_turn(state, "rules", dialogue, byte_chat())
+        assert (mechanism.text(found.state), found.messages) == (kept, dialogue)
 
 
 @each("around", [lambda inside: inside, CompactingContext])
@@ -125,12 +131,8 @@ def test_a_refused_act_costs_an_act_and_leaves_the_dialogue_as_any_other(around)
 def test_it_does_within_a_task_what_the_mechanism_inside_does():
     assert not beside(CheckedContext(HintContext()), InTask).hooks()
     assert not beside(CheckedContext(StackedContext([HintContext(), NotebookContext()])), InTask).hooks()
-    assert beside(CheckedContext(Noting()), InTask).hooks() == {"on_turn"}
-    assert (
-        beside(CheckedContext(ActsContext()), InTask).hooks()
-        == {"on_turn", "before_turn"}
-        == beside(CompactingContext(HintContext()), InTask).hooks()
-    )
+    for inside in (Noting(), ActsContext(), CompactingContext(HintContext())):
+        assert beside(CheckedContext(inside), InTask).hooks() == {"on_turn", "before_turn"}
 
 
 @each("text", SPELLINGS.values())
