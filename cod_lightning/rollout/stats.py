@@ -99,10 +99,10 @@ class RolloutStats:
 
 
 def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
-    """Of the lifecycles' own episodes, attempts left out."""
+    """Of the lifecycles' own episodes that have a reward, attempts left out: a part that failed leaves the others behind."""
     values: dict[str, list[float]] = {}
     for lifecycle in lifecycles:
-        for episode in lifecycle.own:
+        for episode in (one for one in lifecycle.own if one.reward is not None):
             kind = "reward" if episode.kind is EpisodeKind.SOLVE else f"{episode.kind}_reward"
             for name, value in episode.parts.items():
                 values.setdefault(f"{kind}/{name}/position_{episode.position}", []).append(value)

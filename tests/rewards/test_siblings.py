@@ -19,7 +19,7 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldReward
 from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.stats import count_faults
+from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import Episode, EpisodeKind, Task
 from tests import rewarded
 from tests.cases import each
@@ -134,6 +134,16 @@ def test_a_comparison_that_fails_makes_the_rewards_of_its_place_missing_and_no_o
             assert one.fault == ("RewardFailure" if lost else "")
             assert not lost or "order" in one.error
     assert count_faults(groups) == {"RewardFailure": 2 * NUM_SIBLINGS}
+
+
+def test_the_means_of_parts_are_over_episodes_that_have_a_reward():
+    groups = play(form=FormatReward(), order=Does(lambda episodes, task: [None, *numbered(episodes, task)[1:]]))
+    figures = RolloutStats.of(groups, 1.0, 0).figures(in_flight=False)
+    for n in range(NUM_TASKS):
+        scored = [life.solves[n].parts for group in groups for life in group.lifecycles[1:]]
+        for name in ("world", "form", "order"):
+            mean = sum(parts[name] for parts in scored) / len(scored)
+            assert figures[f"train/reward/{name}/position_{n}"] == pytest.approx(mean)
 
 
 @each(("most", "scores"), [(2, [0.0, 1.0]), (3, [])])
