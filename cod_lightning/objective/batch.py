@@ -83,14 +83,17 @@ class Batch:
     @property
     def known(self) -> Bool[Tensor, "B T"]:
         """Action tokens whose advantage is known; the others are in no update and in no denominator."""
-        found = self.advantages[:, None] if self.by_token is None else self.by_token
-        return self.action_mask & found.isfinite()
+        return self.action_mask & self._advantages.isfinite()
 
     @property
     def token_advantages(self) -> Float[Tensor, "B T"]:
         """Every action token's own advantage or its row's, 0 where none is known; all other tokens get 0."""
-        found = self.advantages[:, None] if self.by_token is None else self.by_token
-        return found.nan_to_num(0.0) * self.action_mask
+        return torch.where(self.known, self._advantages, 0.0)
+
+    @property
+    def _advantages(self) -> Float[Tensor, "B _"]:
+        """Of each token, or of its row, wherever they have a meaning."""
+        return self.advantages[:, None] if self.by_token is None else self.by_token
 
     def to(self, device: torch.device | str) -> "Batch":
         return self.mapped(lambda wide: wide.to(device), lambda of_rows: of_rows.to(device))

@@ -1,5 +1,6 @@
 """Token rows and credit tables made of hand-written episodes."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,18 @@ def test_rows_are_the_merged_turns_right_padded(batch):
 
 def test_a_prompt_that_does_not_extend_begins_a_row_with_the_same_credit(batch):
     assert batch.place.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
+
+
+@each("wide", [False, True])
+@each("unknown", [float("nan"), float("inf"), -float("inf")])
+def test_tokens_without_a_known_advantage_have_none(batch, unknown, wide):
+    of_rows = torch.tensor([1.0, unknown, -2.0, 0.0, unknown, 0.5, 0.5])
+    by_token = of_rows[:, None].expand(batch.token_ids.shape) if wide else None
+    batch = replace(batch, advantages=torch.zeros(7) if wide else of_rows, by_token=by_token)
+    for row, own in enumerate(of_rows.tolist()):
+        known = own if math.isfinite(own) else 0.0
+        assert batch.token_advantages[row].tolist() == [known if a else 0.0 for a in batch.action_mask[row].tolist()]
+        assert batch.known[row].tolist() == [a and math.isfinite(own) for a in batch.action_mask[row].tolist()]
 
 
 def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
