@@ -104,7 +104,7 @@ class Life:
         async def play(env: TextEnv, who: str) -> Episode:
             updated = await run_update_episode(env, solved, self.setting, who)
             updated = await self._scored(updated, self.tasks[solved.position])
-            self.previous, self.state = self.state, updated.state_after
+            self.previous, self.state = updated.state_before, updated.state_after
             return updated
 
         return await self._episode(EpisodeKind.UPDATE, solved.position, play, compared_with=compared_with)

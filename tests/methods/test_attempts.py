@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from cod_lightning.contexts.base import TextState
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.lifecycles.best_of_n import BestOfN
 from cod_lightning.methods.attempts import Anchored, Counterfactual
@@ -40,9 +41,10 @@ def speak(request):
     return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
 
 
-def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, **more):  # noqa: B008
+def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, mechanism=None, **more):  # noqa: B008
     sizes = {"num_packs": 2, "num_siblings": siblings, "num_tasks": num_tasks}
-    return play(engine or FunctionEngine(speak), world or Ledger(), setting={"program": program, **more}, **sizes)
+    setting = {"program": program, **more}
+    return play(engine or FunctionEngine(speak), world or Ledger(), mechanism, setting=setting, **sizes)
 
 
 ANCHORED = Anchored(attempts=3, fraction=1.0)
@@ -79,13 +81,28 @@ def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
     assert False in said
 
 
+class WithWhatWasSaid(PlainContext):
+    """A task adds what the policy said first."""
+
+    def feedback(self, state, episode):
+        return TextState(f"{state.text} {episode.turns[0].response}".strip())
+
+
+@each("inside", [ANCHORED, BestOfN(n=3)])
 @each("instead", ["previous", "empty"])
-def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
-    for life in lives(live(replace(EVERYWHERE, attempts=1, instead=instead))):
+def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead, inside):
+    program = replace(EVERYWHERE, attempts=1, instead=instead, program=inside)
+    rewritten_elsewhere = 0
+    for life in lives(live(program, mechanism=WithWhatWasSaid())):
         others = [one for one in life.attempts if not one.trained]
         before = [life.updates[e.position - 1].context_before if instead == "previous" else "" for e in others]
         assert [e.context_before for e in others] == before
         assert all(life.solves[e.position].context_before != "" for e in others)
+        rewritten_elsewhere += sum(
+            update.context_before != solve.context_after
+            for update, solve in zip(life.updates, life.solves, strict=False)
+        )
+    assert (rewritten_elsewhere > 0) == (inside is not ANCHORED), "the best attempt's is rewritten"
 
 
 def test_the_fraction_says_how_many_and_the_identity_decides_where():
