@@ -6,7 +6,7 @@ each of which occurs once. What follows it is the action.
 
 from cod_lightning.contexts.base import TokenView
 from cod_lightning.contexts.hint_wording import fenced
-from cod_lightning.contexts.worded import Wording, unkept
+from cod_lightning.contexts.worded import Wording, not_once, unkept
 
 
 class NaturalResumed:
@@ -37,9 +37,8 @@ class BlockWording(Wording):
 
     def read(self, response: str) -> tuple[str, str, str]:
         """The block's text, what follows it, and why there is none to be read; the whole response then follows it."""
-        for mark in (self.start, self.end):
-            if (count := response.count(mark)) != 1:
-                return "", response, f"'{mark}' occurs {count} times; expected exactly once"
+        if reason := not_once(response, self.start, self.end):
+            return "", response, reason
         before, _, rest = response.partition(self.start)
         text, end, action = rest.partition(self.end)
         if before.strip() or not end:

@@ -60,13 +60,20 @@ def text_between(response: str, start: str, end: str) -> tuple[str, str]:
     >>> text_between("Well. << a b >>", "<<", ">>")
     ('a b', '')
     """
-    for mark in (start, end):
-        if (count := len(re.findall(f"(?={re.escape(mark)})", response))) != 1:  # two lines of dashes can share one
-            return "", f"'{mark}' occurs {count} times; expected exactly once"
+    if reason := not_once(response, start, end):
+        return "", reason
     inside, found, after = response.partition(start)[2].partition(end)
     if not found:
         return "", f"'{end}' does not come after '{start}'"
     return ("", f"there is text after '{end}'") if after.strip() else (inside.strip(), "")
+
+
+def not_once(response: str, *marks: str) -> str:
+    """Which of the marks does not occur once; empty for none."""
+    for mark in marks:
+        if (count := len(re.findall(f"(?={re.escape(mark)})", response))) != 1:  # two lines of dashes can share one
+            return f"'{mark}' occurs {count} times; expected exactly once"
+    return ""
 
 
 def unkept(what: str, text: str, tokens: TokenView) -> str:

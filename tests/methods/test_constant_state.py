@@ -65,6 +65,14 @@ def test_a_state_that_may_not_be_is_refused_and_the_one_before_stays(protocol, s
     assert (reason in history.messages[0].content) == (protocol == "natural")
 
 
+def test_two_marks_that_share_dashes_are_two():
+    start, end = MARKS["natural"]
+    for response in (f"{start}{start[3:]} x {end} go", f"{start} x {end}{end[3:]} go"):
+        found = beside(ConstantStateContext(), InTask).on_turn(ConstantState("1=up"), response, TOKENS)
+        assert (found.action, found.state.text) == (response, "1=up")
+        assert "occurs 2 times" in found.state.refused
+
+
 @PROTOCOLS
 def test_a_response_without_a_state_goes_to_the_environment_as_it_is(protocol):
     context = ConstantStateContext(protocol)
