@@ -98,7 +98,8 @@ class JudgeReward(Reward):
 
     The answer is read strictly: a JSON object with just `score` and `reason`. The model is asked again where it is anything else;
     without a readable answer after all tries the reward is missing. The agent's text is quoted material: it can neither close its
-    quotes nor spell a special token. The world's reward is not shown. A wrong key ends the run, as does a ceiling of tokens.
+    quotes nor spell a special token. The world's reward is not shown, but where an update's own prompt shows it. A wrong key ends
+    the run, as does a ceiling of tokens.
 
     Args:
         weight: Factor of the score.
