@@ -4,6 +4,7 @@ Only the wording differs; `HintContext` runs the same code for both.
 """
 
 import re
+from collections.abc import Sequence
 
 from cod_lightning.contexts.worded import Wording
 from cod_lightning.types import Episode, Message, Role
@@ -30,7 +31,7 @@ class NaturalWording(Wording):
                 "You noted these while solving earlier tasks here. They may help, and some may be wrong or not apply: combine "
                 f"them with what you observe yourself.\n\n{hint}"
             )
-        return "\n\n".join(parts + suggested_length(response_limit))
+        return system_text(parts, response_limit)
 
     def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
         """System and user message of an update episode."""
@@ -90,6 +91,18 @@ def suggested_length(response_limit: int | None) -> list[str]:
     if response_limit is None:
         return []
     return [f"## Response length\nKeep each response under {response_limit} tokens."]
+
+
+def system_text(parts: Sequence[str], response_limit: int | None) -> str:
+    """That of a solve episode: the rules, further sections, and the suggested length at the end.
+
+    In a stack the rules are the system text of the part before, whose end is left out where it suggests the same.
+    """
+    rules, *more = parts
+    length = suggested_length(response_limit)
+    for section in length:
+        rules = rules.removesuffix(f"\n\n{section}")
+    return "\n\n".join([rules, *more, *length])
 
 
 def record(rules: str, episode: Episode) -> list[str]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cod_lightning.contexts.hint_wording import fenced, suggested_length
+from cod_lightning.contexts.hint_wording import fenced, system_text
 from cod_lightning.methods.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
 from cod_lightning.types import Message
 
@@ -37,7 +37,7 @@ class NaturalActs(NaturalNotebook):
             parts.append(f"Refused in your latest act:\n{fenced(chr(10).join(refused))}")
         if unread:
             parts.append(f"Feedback on the task before this one:\n{fenced(unread)}")
-        return "\n\n".join(parts + suggested_length(self.response_limit))
+        return system_text(parts, self.response_limit)
 
     def acts_left(self, messages: Sequence[Message]) -> int:
         """As the system text says."""

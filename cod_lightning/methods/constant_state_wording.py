@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
+from cod_lightning.contexts.hint_wording import fenced, record, suggested_length, system_text
 from cod_lightning.contexts.inside_wording import BlockWording, CompactResumed, NaturalResumed
 from cod_lightning.types import Episode, Message, Role
 
@@ -28,7 +28,7 @@ class NaturalState(NaturalResumed, BlockWording):
             parts.append(
                 f"Feedback on the task before this one, which your state has not taken in yet:\n{fenced(unread)}"
             )
-        return "\n\n".join(parts + suggested_length(self.response_limit))
+        return system_text(parts, self.response_limit)
 
     def ask(self, rules: str, episode: Episode) -> tuple[Message, Message]:
         system = "\n\n".join(

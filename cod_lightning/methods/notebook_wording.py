@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, NaturalOperations
-from cod_lightning.contexts.hint_wording import suggested_length
+from cod_lightning.contexts.hint_wording import system_text
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -71,7 +71,7 @@ class NaturalNotebook(NaturalOperations):
                 "You noted these while solving earlier tasks here. They may help, and some may be wrong or not apply: combine "
                 f"them with what you observe yourself.\n\n{listed}"
             )
-        return "\n\n".join(parts + suggested_length(self.response_limit))
+        return system_text(parts, self.response_limit)
 
     def ask(
         self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int

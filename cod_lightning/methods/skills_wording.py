@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from cod_lightning.contexts.blocks import KEEP, Asked, CompactOperations, NaturalOperations
-from cod_lightning.contexts.hint_wording import suggested_length
+from cod_lightning.contexts.hint_wording import system_text
 from cod_lightning.types import Episode, Message, Role
 
 NONE = "none"
@@ -69,7 +69,7 @@ class NaturalSkills(NaturalOperations):
                 "worth. Your first response is the choice of one: think briefly, and end with the line `use NAME`, or `use none`. "
                 f"You are then shown its steps, and begin. Some skills may be wrong by now.\n\n{listed}"
             )
-        return "\n\n".join(parts + suggested_length(self.response_limit))
+        return system_text(parts, self.response_limit)
 
     def offered(self, messages: Sequence[Message]) -> dict[str, str]:
         """Names and clauses that a dialogue asks to choose from; empty where it asks for no choice, or has had it."""

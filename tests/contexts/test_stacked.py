@@ -59,6 +59,18 @@ def test_a_task_is_shown_every_part_in_their_order():
     assert text.count("one fact") == 2
 
 
+def test_the_length_that_parts_suggest_is_shown_once_and_at_the_end():
+    parts = [HintContext(), SkillsContext(), NotebookContext()]
+    text = shown(StackedContext(parts), "RULES", "one fact")
+    alone = shown(parts[0], "RULES", "")
+    assert alone.startswith("RULES\n\n## Response length\n")
+    assert text.endswith(length := alone.removeprefix("RULES"))
+    assert text.count(length) == 1
+    assert text.count("one fact") == 3
+    other = shown(StackedContext([HintContext(response_limit=77), parts[1]]), "RULES", "one fact")
+    assert other.count("## Response length\n") == 2, "each of its own"
+
+
 @each("order", [1, -1])
 def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds(order):
     context = StackedContext([HintContext(penalty=0.2), NotebookContext(penalty=0.3)][::order])
