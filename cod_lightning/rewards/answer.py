@@ -1,6 +1,5 @@
 """Rewards of the form of an answer: whether it parsed, and how long it was."""
 
-import math
 import re
 from typing import Literal
 
@@ -95,7 +94,8 @@ class LengthReward(Reward):
             raise ConfigError(
                 "data.rewards.LengthReward.max_turns", None, expected, "Set it, or zero_tokens and full_tokens."
             )
-        if (zero_tokens is None) != (full_tokens is None) or not 0 <= (zero_tokens or 0) < (full_tokens or math.inf):
+        both = zero_tokens is not None and full_tokens is not None and 0 <= zero_tokens < full_tokens
+        if not both and (zero_tokens, full_tokens) != (None, None):
             expected = f"above zero_tokens={zero_tokens}, which is at least 0"
             raise ConfigError("data.rewards.LengthReward.full_tokens", full_tokens, expected, "Set both or neither.")
         self.coefficient, self.max_turns, self.weight = coefficient, max_turns, weight
