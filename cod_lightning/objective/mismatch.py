@@ -77,19 +77,18 @@ class TokenTruncate(MismatchCorrection):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenMask(MismatchCorrection):
-    """w_t = exp(d_t) where it is in [min_weight, max_weight], else 0: the token has no gradient.
+    """w_t = exp(d_t) where it is in [min_ratio, max_ratio], else 0: the token has no gradient.
 
     Source: IcePop (arXiv 2510.18855), whose bounds are 0.5 and 5.
     """
 
-    min_weight: Share = 0.5
-    """Smallest weight that is kept."""
-    max_weight: Positive = 5.0
-    """Largest weight that is kept."""
+    min_ratio: Share = 0.5
+    """Smallest ratio of a token that is kept."""
+    max_ratio: Positive = 5.0
+    """Largest ratio of a token that is kept."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        weights = _weights(sampled, self.level)
-        return torch.where((weights >= self.min_weight) & (weights <= self.max_weight), weights, 0.0), weights
+        return _masked(_weights(sampled, self.level), self.min_ratio, self.max_ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ class SequenceTruncate(TokenTruncate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceMask(TokenMask):
+class SequenceMask(MismatchCorrection):
     """Every token of an episode has w_e = exp(sum of d) where that is in [min_weight, max_weight], else 0.
 
     Source: as `SequenceTruncate`, its masked variant; the lower bound is ours (0 has none).
@@ -115,9 +114,12 @@ class SequenceMask(TokenMask):
 
     level: ClassVar[Level] = "episode"
     min_weight: Share = 0.0
-    """Smallest weight that is kept."""
+    """Smallest weight of an episode that is kept."""
     max_weight: Positive = 2.0
-    """Largest weight that is kept."""
+    """Largest weight of an episode that is kept."""
+
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        return _masked(_weights(sampled, self.level), self.min_weight, self.max_weight)
 
 
 def corrected(
@@ -155,3 +157,10 @@ def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
     """exp of each unit's summed log-ratio, at its tokens."""
     units = units_of(level, sampled)
     return units.spread(units.sum(log_ratio(sampled)).clamp(-_LARGEST, _LARGEST).exp())
+
+
+def _masked(
+    weights: Float[Tensor, "B T"], low: float, high: float
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """Those within the bounds, 0 in place of the others; and all of them."""
+    return torch.where((weights >= low) & (weights <= high), weights, 0.0), weights

@@ -43,12 +43,13 @@ def defined(correction, x, old, b, t):
     ratio = episode_ratio(x, old, b) if whole else token_ratio(x, old, b, t)
     if isinstance(correction, TokenTruncate | SequenceTruncate):
         return min(ratio, correction.max_weight)
-    return ratio if correction.min_weight <= ratio <= correction.max_weight else 0.0
+    low, high = vars(correction).values()
+    return ratio if low <= ratio <= high else 0.0
 
 
 CORRECTIONS = [
     TokenTruncate(max_weight=1.3),
-    TokenMask(min_weight=0.7, max_weight=1.4),
+    TokenMask(min_ratio=0.7, max_ratio=1.4),
     SequenceTruncate(max_weight=1.5),
     SequenceMask(min_weight=0.3, max_weight=2.5),
 ]
@@ -58,6 +59,15 @@ def old_of(x, seed=5, spread=0.4):
     rng = torch.Generator().manual_seed(seed)
     noise = spread * torch.randn(x.behaviour_logprobs.shape, generator=rng, dtype=x.behaviour_logprobs.dtype)
     return torch.where(x.action_mask, x.behaviour_logprobs + noise, 7.0)  # whatever stands elsewhere
+
+
+def test_options_of_one_name_have_one_default():
+    """`--model.mismatch TokenMask` keeps the options that the config's class had under the same names."""
+    defaults: dict[str, set] = {}
+    for correction in CORRECTIONS:
+        for option, default in vars(type(correction)()).items():
+            defaults.setdefault(option, set()).add(default)
+    assert {option: found for option, found in defaults.items() if len(found) > 1} == {}
 
 
 @each("correction", CORRECTIONS)
