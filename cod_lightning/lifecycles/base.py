@@ -190,21 +190,21 @@ class _Noting(Agent):
 
     async def solve(self, task: Task, **_: Any) -> Episode:
         self._solved.append(self._index[task.id])
-        return self._failed(EpisodeKind.SOLVE, len(self._solved) - 1, task)
+        return self._failed(EpisodeKind.SOLVE, len(self._solved) - 1, self._solved[-1])
 
-    async def rewrite(self, solved: Episode, **_: Any) -> None:
-        if self._updates:
-            self.steps.append(OutlineStep(EpisodeKind.UPDATE, solved.position, self._solved[solved.position]))
+    async def rewrite(self, solved: Episode, **_: Any) -> Episode | None:
+        task = self._solved[solved.position]
+        return self._failed(EpisodeKind.UPDATE, solved.position, task) if self._updates else None
 
     async def ask(self, task: Task, ask: Ask, **_: Any) -> Written:
         if not isinstance(ask, Ask):
             raise TypeError(f"a {type(ask).__name__} in place of an Ask")
         self.asks.append(ask)
-        return Written(self._failed(EpisodeKind.WRITE, len(self._solved), task), None)
+        return Written(self._failed(EpisodeKind.WRITE, len(self._solved), self._index[task.id]), None)
 
-    def _failed(self, kind: EpisodeKind, position: int, task: Task) -> Episode:
+    def _failed(self, kind: EpisodeKind, position: int, task: int) -> Episode:
         check_ends(len(self.steps))
-        self.steps.append(OutlineStep(kind, position, self._index[task.id]))
+        self.steps.append(OutlineStep(kind, position, task))
         return Episode(kind=kind, position=position, status=EpisodeStatus.COMPLETED, reward=0.0, success=False)
 
 

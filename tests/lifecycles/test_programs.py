@@ -439,6 +439,11 @@ class OnlyTheFirst(Program):
         await agent.solve(pack.tasks[-1], shown=HintContext().empty())
 
 
+def test_the_outline_of_a_program_that_looks_at_its_rewrites_has_them():
+    order = [SOLVE, UPDATE] * 3 + [SOLVE]
+    assert [kind for kind, _ in steps(OnlyTheFirst(), 4)] == order
+
+
 @each(("shown", "expected"), [(None, [False, True, True, False]), (HintContext().empty(), [False] * 4)])
 def test_a_control_leaves_a_program_its_own_contexts_but_for_what_it_hides(shown, expected):
     pack = Levers().sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
