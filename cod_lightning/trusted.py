@@ -28,6 +28,7 @@ _PROGRAMS = ("CodeTests", "McpWorld", "ProgramWorld", "VerifiersWorld")
 """Classes that run what the config names, or what a dataset or a policy wrote."""
 _MOST_BYTES, _MOST_NODES = 2**22, 100_000
 """Of a config; nodes are counted with its aliases written out."""
+_MOST_DIGITS = 1000
 
 
 @contextmanager
@@ -65,18 +66,32 @@ def parsed(content: bytes) -> Any:
     """
     if len(content) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
-    loader = yaml.SafeLoader(content.decode())
+    loader = _BoundedLoader(content.decode())
     try:
         node = loader.get_single_node()
         _check(node)
         return None if node is None else loader.construct_document(node)
+    except (AttributeError, LookupError) as error:  # of a tag that the value does not fit, as in !!bool maybe
+        raise yaml.YAMLError(f"a value is not what its tag says ({type(error).__name__})") from error
     finally:
         loader.dispose()
 
 
+class _BoundedLoader(yaml.SafeLoader):
+    """Gives up while it reads: a node takes a kilobyte of memory."""
+
+    num_nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.num_nodes += 1
+        if self.num_nodes > _MOST_NODES:
+            raise ValueError(f"it has more than {_MOST_NODES:,} values")
+        return super().compose_node(parent, index)
+
+
 def _check(node: Any) -> None:
-    """Raise `yaml.YAMLError` for a key that stands twice in one mapping, `ValueError` for what becomes too large where its aliases
-    are written out, or holds itself."""
+    """Raise `yaml.YAMLError` for a key that stands twice in one mapping or is no scalar, `ValueError` for what becomes too large
+    where its aliases are written out, holds itself, or is a number that Python does not write."""
     sizes: dict[int, float] = {}
 
     def size(one: Any) -> float:
@@ -84,9 +99,13 @@ def _check(node: Any) -> None:
             sizes[id(one)] = math.inf  # until it is known: what holds itself never ends
             seen: set[str] = set()
             for key, _ in one.value if isinstance(one, yaml.MappingNode) else ():
-                if str(key.value) in seen:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.MarkedYAMLError(problem="a key is a list or a mapping", problem_mark=key.start_mark)
+                if key.value in seen:
                     raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
-                seen.add(str(key.value))
+                seen.add(key.value)
+            if one.tag == "tag:yaml.org,2002:int" and len(one.value) > _MOST_DIGITS:
+                raise ValueError(f"a number in it has more than {_MOST_DIGITS:,} digits")
             inner = [part for pair in one.value for part in pair] if isinstance(one, yaml.MappingNode) else one.value
             sizes[id(one)] = 1 if isinstance(one, yaml.ScalarNode) else 1 + sum(map(size, inner))
         return sizes[id(one)]
@@ -117,7 +136,7 @@ def check_harmless(content: Any) -> None:
         if not isinstance(value, str):
             continue
         name = key.rpartition(".")[2]
-        if name in _ADDRESSES and not _leads_here(value):
+        if name in _ADDRESSES and not leads_here(value):
             refuse(key, value, "no address of another machine, where a key and texts would go")
         if name == "class_path" and value.rpartition(".")[2] in _PROGRAMS:
             refuse(key, value, "nothing that runs programs")
@@ -125,7 +144,8 @@ def check_harmless(content: Any) -> None:
             refuse(key, value, "no arguments for a server, of which some run programs")
 
 
-def _leads_here(address: str) -> bool:
+def leads_here(address: str) -> bool:
+    """Whether the address is one of this machine alone."""
     try:
         return urlsplit(address).hostname in _HERE
     except ValueError:

@@ -19,7 +19,7 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.commands.train import TrainCLI, config_of_run, model_of
 from cod_lightning.errors import ConfigError
-from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from
+from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from, parsed
 from tests.cases import each
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
@@ -245,11 +245,23 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(fo
     assert "where its aliases are written out" in capsys.readouterr().err
 
 
+def test_a_config_is_refused_before_it_takes_more_memory_than_one_does():
+    doubled = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 30)), "? *a29\n: x"])
+    for content in (doubled, f"[{'x,' * 1_000_000}]"):
+        with pytest.raises((ValueError, yaml.YAMLError), match="a key is a list|more than 100,000 values"):
+            parsed(content.encode())
+
+
 @pytest.mark.parametrize(
-    "written", [b"[1, 2]", b"", b"\xff\xfe", b"[" * 1000, b"a: &a [*a]", b"a: !!python/name:os.system"]
+    "written",
+    [
+        *(b"[1, 2]", b"", b"\xff\xfe", b"[" * 1000, b"a: &a [*a]", b"a: !!python/name:os.system"),
+        *(b"a: !!bool maybe", b"a: !!timestamp then", b"a: 0x" + b"f" * 5000, b"? [1]\n: 2"),
+    ],
 )
 def test_a_run_whose_config_cannot_be_read_is_refused_in_one_line(foreign, capsys, written):
     (foreign / "config.yaml").write_bytes(written)
     assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
     (said,) = capsys.readouterr().err.strip().splitlines()
+    assert main(["report", str(foreign)]) == 0
     assert re.match(r"error: --config is .*config\.yaml; expected a YAML file", said)
