@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cod_lightning.clients.failure import NO_CREDIT, TIMEOUT, TOO_LONG, UNREACHABLE, EndpointFailure, without
+from cod_lightning.errors import EngineRefused, in_a_line
 from cod_lightning.seeds import derive_seed
+from cod_lightning.trusted import leads_here
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -116,14 +118,28 @@ def pause_s(failure: EndpointFailure, content: bytes, tries: int) -> float:
 
 
 def _client(url: str, timeout_s: float) -> "AsyncClient":
-    """For one host; without https it spares the loading of certificates."""
+    """For one host; without https it spares the loading of certificates. No proxy is used to an address of this machine: it would
+    get the key.
+
+    Raises `EngineRefused` for a proxy, or certificates, of this process's environment that cannot be used.
+    """
     import httpx2
 
     for name in ("httpcore2", "httpx2"):  # their debug output holds headers, in which an endpoint may repeat the key
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(name).level))
     limits = httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=100)
-    verify = _certificates() if url.startswith("https") else False
-    return httpx2.AsyncClient(verify=verify, timeout=timeout_s, limits=limits, follow_redirects=False)
+    try:
+        return httpx2.AsyncClient(
+            verify=_certificates() if url.startswith("https") else False,
+            timeout=timeout_s,
+            limits=limits,
+            follow_redirects=False,
+            trust_env=not leads_here(url),
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        said = f"{url} cannot be asked with the HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE of this environment"
+        remedy = "Correct or unset them, or add its host to NO_PROXY."
+        raise EngineRefused(f"{said} ({in_a_line(error, 200)}). {remedy}") from None
 
 
 @functools.cache

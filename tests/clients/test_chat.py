@@ -129,6 +129,18 @@ TROUBLE = {
 }
 
 
+@each("proxy", ["socks9://127.0.0.1:9", "http://[::1"])
+def test_no_proxy_gets_the_key_of_a_server_on_this_machine_and_one_that_cannot_be_used_is_named(monkeypatch, proxy):
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with ChatServer(lambda asked: said("up")) as server:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        assert ask(client(server.url)) == ask(client(server.url.replace("127.0.0.1", "localhost"))) == "up"
+        monkeypatch.setenv("http_proxy", proxy)
+        ask(client(server.url))
+        assert "HTTP_PROXY" in raised(EngineRefused, client("http://elsewhere.invalid/v1"))
+
+
 @each("kind", TROUBLE)
 def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog):
     caplog.clear()
