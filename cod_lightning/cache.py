@@ -39,13 +39,9 @@ def made_once(kind: str, identity: str, make: Callable[[Path], None], what: str)
         what: What is made, for messages.
 
     Raises:
-        ConfigError: Where others may write into the cache.
+        ConfigError: As `cache_folder` does.
     """
-    cache = Path(os.environ.get(_KEY) or Path.home() / ".cache" / "cod_lightning") / kind
-    check_folder(cache, _KEY)
-    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _check_own(cache)
-    folder = cache / identity
+    folder = cache_folder(kind) / identity
     with _alone(folder, what):
         if (damage := _damage(folder)) is None:
             return folder
@@ -59,8 +55,24 @@ def made_once(kind: str, identity: str, make: Callable[[Path], None], what: str)
             folder.unlink()
         shutil.rmtree(folder, ignore_errors=True)
         working.rename(folder)
-        sync(cache)
+        sync(folder.parent)
     return folder
+
+
+def cache_folder(kind: str) -> Path:
+    """That folder of the cache, made if need be. Raises `ConfigError` where there is no place for one, or others may write there."""
+    try:
+        cache = Path(os.environ.get(_KEY) or Path.home() / ".cache" / "cod_lightning") / kind
+    except RuntimeError as error:
+        expected = "a folder, since this user has no home with a .cache"
+        raise ConfigError(_KEY, "empty", expected, f"Do export {_KEY}=$PWD/cache, say.") from error
+    check_folder(cache, _KEY)
+    cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+    facts = cache.stat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
+        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
+        raise ConfigError(_KEY, cache.parent, expected, f"Change {cache}, or name another.")
+    return cache
 
 
 def digests(files: Iterable[Path]) -> dict[str, str]:
@@ -104,14 +116,6 @@ def _damage(folder: Path) -> str | None:
         return f"{changed[0]} in it is not as it was written" if changed else None
     except (ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError) as error:
         return f"its {MANIFEST} cannot be read ({type(error).__name__})"
-
-
-def _check_own(cache: Path) -> None:
-    """Raise `ConfigError` where others may put a policy into the cache."""
-    facts = cache.stat()
-    if facts.st_uid != os.geteuid() or facts.st_mode & stat.S_IWOTH:
-        expected = "a folder of this user's that not everyone can write, since what lies there is trained on"
-        raise ConfigError(_KEY, cache.parent, expected, f"Change {cache}, or name another.")
 
 
 def _alone(folder: Path, what: str) -> AcquireReturnProxy:

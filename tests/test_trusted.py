@@ -247,9 +247,9 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(fo
 
 def test_a_config_is_refused_before_it_takes_more_memory_than_one_does():
     doubled = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 30)), "? *a29\n: x"])
-    for content in (doubled, f"[{'x,' * 1_000_000}]"):
-        with pytest.raises((ValueError, yaml.YAMLError), match="a key is a list|more than 100,000 values"):
-            parsed(content.encode())
+    for written in (doubled, f"[{'x,' * 1_000_000}]"):
+        with pytest.raises((ValueError, yaml.YAMLError), match=r"a key is a list|more than 100,000 values"):
+            parsed(written.encode())
 
 
 @pytest.mark.parametrize(

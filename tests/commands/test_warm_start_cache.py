@@ -139,6 +139,16 @@ def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trai
         ensure()
 
 
+def test_a_user_without_a_home_is_told_the_variable(trained, monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("COD_LIGHTNING_CACHE")
+    monkeypatch.setattr("pathlib.Path.home", no_home)
+    with pytest.raises(ConfigError, match="COD_LIGHTNING_CACHE is empty; expected a folder"):
+        ensure()
+
+
 def test_what_a_killed_process_left_beside_the_entry_goes(cache, trained):
     policy = ensure()
     shutil.rmtree(policy)

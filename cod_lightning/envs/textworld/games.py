@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import filelock
 
+from cod_lightning.cache import cache_folder
 from cod_lightning.envs.textworld.houses import HouseSpec, every_action, plans, things_of, world_of
 from cod_lightning.files import write_whole
 
@@ -26,8 +27,8 @@ _MOST_INTERPRETERS = 64
 _interpreters: "OrderedDict[tuple[str, tuple[str, ...]], Any]" = OrderedDict()
 """By the game, and what was typed in it."""
 _lock = threading.Lock()
-_whole = set[Path]()
-"""Games whose files this process has looked at."""
+_whole: dict[tuple[str | None, str], Path] = {}
+"""Games whose files this process has looked at, by cache and name."""
 
 
 class GameText(NamedTuple):
@@ -69,13 +70,12 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
     from textworld.generator import compile_game  # pyright: ignore[reportMissingImports]
     from textworld.generator.game import GameOptions  # pyright: ignore[reportMissingImports]
 
-    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning")
-    root = cache / f"textworld-{version('textworld')}"  # another version draws other houses
     name = "-".join(map(str, (*astuple(spec), target)))
+    known = (os.environ.get("COD_LIGHTNING_CACHE"), name)
+    if known in _whole and _whole[known].is_file():
+        return _whole[known]
+    root = cache_folder(f"textworld-{version('textworld')}")  # another version draws other houses
     path = root / f"{name}.z8"
-    if path in _whole and path.is_file():
-        return path
-    root.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(root / f"{name}.lock"):
         if not _is_whole(path):
             draft = root / f"{name}.{os.getpid()}"
@@ -89,7 +89,7 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
                 write_whole(path.with_suffix(".sha256"), _digest(path))
             finally:
                 shutil.rmtree(draft)
-        _whole.add(path)
+        _whole[known] = path
     return path
 
 
