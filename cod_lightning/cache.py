@@ -60,7 +60,7 @@ def made_once(kind: str, identity: str, make: Callable[[Path], None], what: str)
 
 
 def cache_folder(kind: str) -> Path:
-    """That folder of the cache, made if need be. Raises `ConfigError` where there is no place for one, or others may write there."""
+    """That folder of the cache, made if need be. Raises `ConfigError` where it has no place, or others may write there."""
     try:
         cache = Path(os.environ.get(_KEY) or Path.home() / ".cache" / "cod_lightning") / kind
     except RuntimeError as error:

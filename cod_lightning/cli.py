@@ -103,7 +103,7 @@ def _answered(args: list[str]) -> int:
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
-            raise ConfigError("command", command, f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
+            raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)

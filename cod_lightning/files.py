@@ -108,7 +108,10 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
 
 
 def check_folder(folder: Path, key: str) -> None:
-    """Raise `ConfigError` unless the folder, the value of `key`, can be written, or made where it is missing."""
+    """Raise `ConfigError` unless the folder, the value of `key`, can be written, or made where it is missing, and has a name that
+    is text, as what libraries write has to be."""
+    if not (name := str(folder)).isascii() and name.encode(errors="replace").decode() != name:
+        raise ConfigError(key, folder, "a folder with a name in UTF-8", "Name another one.")
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
     if not there.is_dir():
         expected = "a folder" if there == folder else f"a folder, and {there} is a file"

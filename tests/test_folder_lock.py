@@ -17,7 +17,11 @@ HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=
 
 
 @each(
-    ("name", "message"), [("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")]
+    ("name", "message"),
+    [
+        *(("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")),
+        ("caf\udce9", "a folder with a name in UTF-8"),
+    ],
 )
 def test_a_place_that_cannot_be_a_folder_is_refused_and_nothing_is_left_there(tmp_path, name, message):
     (tmp_path / "file").touch()

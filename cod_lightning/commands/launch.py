@@ -54,7 +54,7 @@ class LaunchCLI(TrainCLI):
         trainer.num_nodes = config.nodes - config.servers
         trainer.accelerator = "gpu" if config.gpus else "cpu"
         trainer.devices = config.gpus or num_processes(trainer) // trainer.num_nodes
-        root = Path(trainer.default_root_dir or Path("runs") / self.run_name).absolute()
+        root = Path(os.path.expanduser(trainer.default_root_dir or f"runs/{self.run_name}")).absolute()
         trainer.default_root_dir = str(root)
         if config.servers:
             engine, asked = config.data.engine, config.data.engine.init_args

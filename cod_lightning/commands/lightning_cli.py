@@ -305,6 +305,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     elsewhere begins its folder anew.
     """
     folder, asked = config.trainer.default_root_dir, config.get("ckpt_path")
+    folder = folder and os.path.expanduser(folder)  # as Lightning reads it
     here = asked and (asked in (NEWEST, AUTO) or (folder and _within(Path(folder), asked)))
     anew = fitting and not (config.overwrite or here)
     if folder == "":

@@ -62,13 +62,14 @@ def test_the_table_is_followed_by_what_training_did_to_success_pass_at_k_and_ent
 
 
 @pytest.mark.slow
-def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path, monkeypatch):
+def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none_and_lies_at_home_if_asked(tmp_path, monkeypatch):
     def ended(*_, **__):
         raise SystemExit(0)
 
     monkeypatch.setattr(_FitLoop, "advance", ended)
+    monkeypatch.setenv("HOME", str(tmp_path))
     words = "fit --config smoke --warm_start null --overwrite true --trainer.default_root_dir"
     with pytest.raises(SystemExit):
-        main([*words.split(), str(tmp_path)])
-    kept = yaml.safe_load((tmp_path / "config.yaml").read_text())
+        main([*words.split(), "~/run"])
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert (kept["overwrite"], kept["ckpt_path"], kept["warm_start"]) == (False, None, None)
