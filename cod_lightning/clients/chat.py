@@ -218,7 +218,7 @@ class ChatClient:
                 try:
                     result = read(answer)
                 except ValueError as error:
-                    raise EndpointFailure(UNREADABLE, without(self._key(), str(error))) from None
+                    raise EndpointFailure(UNREADABLE, str(error)) from None
                 with self._lock:
                     self.usage.num_served += 1
                     self.usage.num_retries += tries - 1
@@ -231,7 +231,7 @@ class ChatClient:
                     took = f"{time.monotonic() - begun:.1f} s and {tries} {'try' if tries == 1 else 'tries'}"
                     if failure.kind == TIMEOUT:
                         raise EndpointFailure(TIMEOUT, f"no answer within {took}") from None
-                    detail = failure.detail + (f", after {took}" if tries > 1 else "")
+                    detail = without(self._key(), failure.detail) + (f", after {took}" if tries > 1 else "")
                     raise EndpointFailure(failure.kind, detail) from None
                 pause = pause_s(failure, content, tries)
             await asyncio.sleep(pause)
