@@ -135,10 +135,15 @@ class _RunConfig(Struct):
     num_processes: int
 
 
+class _Own(Struct):
+    version: str | None = None
+    num_moved: int = 1
+
+
 class _Content(Struct):
     """What is read of a checkpoint, beside what Lightning reads; a file of others may hold anything."""
 
-    cod_lightning: dict[str, Any]
+    cod_lightning: _Own
     global_step: Annotated[int, Meta(ge=0)] = 0
     state_dict: dict[str, Tensor] = {}
     run_config: _RunConfig | None = None

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from cod_lightning.commands.parser import Options
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import drawn_pack
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.files import check_folder, scratch_prefix
 from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
@@ -56,7 +57,10 @@ def run(argv: Sequence[str]) -> int:
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
         (folder / "run_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        (folder / "README.md").write_text(card.render(_facts(cli, checkpoint, model)), encoding="utf-8")
+        facts = _facts(cli, checkpoint, model)
+        refused = partial(ConfigError, "--ckpt_path", options.ckpt_path, remedy="Use another.")
+        with answering(refused, "a checkpoint of which a card can be written"):  # the config in it may be anything
+            (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
         folder.replace(out)
     print(f"wrote {options.out}{done}")
     print(f"Push it: hf upload OWNER/NAME {options.out} --private", file=sys.stderr)

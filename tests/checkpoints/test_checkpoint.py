@@ -83,6 +83,7 @@ RUN = {"config": {"data": {}, "model": {}}, "num_processes": 1}
         ({"run_config": [1]}, r"\$\.run_config"),
         ({"run_config": RUN | {"config": {"data": 7, "model": {}}}}, r"\$\.run_config\.config\.data"),
         ({"run_config": RUN | {"num_processes": "two"}}, r"num_processes"),
+        ({"cod_lightning": {"num_moved": "x"}}, r"\$\.cod_lightning\.num_moved"),
         ({"base": {"name": 1}}, r"\$\.base"),
         ({"base": "x"}, r"\$\.base"),
     ],
@@ -207,7 +208,7 @@ def test_a_config_that_would_be_endless_where_it_is_written_out_is_refused(tmp_p
     shared: list[Any] = ["a"]
     for _ in range(40):
         shared = [shared, shared]
-    harmful = {"version": shared} if part == "cod_lightning" else RUN | {"config": {"data": {"x": shared}, "model": {}}}
+    harmful = {"latest": shared} if part == "cod_lightning" else RUN | {"config": {"data": {"x": shared}, "model": {}}}
     torch.save(content(model()) | {part: harmful}, tmp_path / "last.ckpt")
     with pytest.raises(DataError, match=r"it is damaged .*more than 100,000 values"):
         read_checkpoint(tmp_path / "last.ckpt")

@@ -119,6 +119,17 @@ def test_the_cards_commands_take_the_folder(run, out, capsys):
         shutil.rmtree("agents")
 
 
+def test_a_checkpoint_whose_config_is_none_is_refused_in_one_line(run, out, tmp_path, capsys):
+    shutil.copytree(run, tmp_path / "copy")
+    file = tmp_path / "copy" / "checkpoints" / "last.ckpt"
+    content = torch.load(file, weights_only=False)
+    content["run_config"]["config"]["data"]["engine"] = "none"
+    torch.save(content, file)
+    assert export(tmp_path / "copy", out) == 2
+    assert "a checkpoint of which a card can be written" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_the_runs_folder_and_the_machines_are_not_told(run, out):
     assert export(run, out) == 0
     assert str(run.parent) not in (out / "run_config.yaml").read_text() + (out / "README.md").read_text()
