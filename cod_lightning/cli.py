@@ -51,6 +51,15 @@ examples:
 """
 
 
+_ROOM = "Make room; a fit then goes on with --ckpt_path auto."
+_RIGHTS = "Let this user read and write there, or name another."
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _ROOM),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+}
+"""By the number of what the system refuses."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 3 for a `fit` that
     learnt nothing, 128 + N after signal N."""
@@ -120,9 +129,9 @@ def _answered(args: list[str]) -> int:
             said = f"{str(error.filename)[:100]}... is too long for a path; expected one that the system takes"
             print(f"error: {said}. Choose a shorter one.", file=sys.stderr)
             return 2
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _REMEDIES:
             raise
-        print(f"error: {error}. Make room; a fit then goes on with --ckpt_path auto.", file=sys.stderr)
+        print(f"error: {error}. {_REMEDIES[error.errno]}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # before there was a run to stop
         print("Stopped by SIGINT.", file=sys.stderr)

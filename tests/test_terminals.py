@@ -1,5 +1,6 @@
 """Terminals, streams and folders that are not as usual: a reader that ends, another encoding, no input, few columns, no folder."""
 
+import errno
 import io
 import os
 import subprocess
@@ -48,6 +49,22 @@ def test_a_folder_that_was_deleted_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "gone").rmdir()
     assert cli.main(["worlds"]) == 2
     assert "current folder is " in capsys.readouterr().err
+
+
+@each(
+    ("number", "remedy"), [(errno.EACCES, "Let this user read"), (errno.EROFS, "Let this"), (errno.ENOSPC, "Make room")]
+)
+def test_what_the_system_refuses_is_said_in_one_line_with_a_remedy(monkeypatch, capsys, number, remedy):
+    def refused(argv):
+        raise OSError(number, os.strerror(number), "runs/theirs")
+
+    monkeypatch.setattr("cod_lightning.commands.worlds.run", refused)
+    capsys.readouterr()
+    assert cli.main(["worlds"]) == 1
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert said.startswith(f"error: [Errno {number}]")
+    assert "runs/theirs" in said
+    assert remedy in said
 
 
 def test_a_game_ends_where_there_is_no_input(monkeypatch, capsys):
