@@ -71,7 +71,7 @@ def without_link(path: Path) -> Path:
 
 LOCK = ".lock"
 """File in the folder; it stays, and names its last holder."""
-_RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 """Environment variables by which launchers number the processes of one run."""
 
 
@@ -138,7 +138,7 @@ def held(folder: Path) -> bool:
 
 def later_rank() -> bool:
     """Whether a launcher started this process as one of several, and not as the first."""
-    return any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS)
+    return any(os.environ.get(name, "0") not in ("", "0") for name in RANKS)
 
 
 _NAME = re.compile(r"cod_lightning-[a-z_]+-([0-9a-f]{8})-(\d+)-(\d+)-\w+")

@@ -67,6 +67,14 @@ def test_what_the_system_refuses_is_said_in_one_line_with_a_remedy(monkeypatch, 
     assert remedy in said
 
 
+@each("rank", ["", "two", "-1"])
+def test_a_rank_that_is_no_number_is_named_before_a_library_reads_it(monkeypatch, capsys, rank):
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    capsys.readouterr()
+    assert cli.main(["fit", "--config", "smoke"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: LOCAL_RANK is {rank or 'empty'}; expected a whole number")
+
+
 def test_a_game_ends_where_there_is_no_input(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["play", "--env", "levers", "--index", "0"]) == 0

@@ -72,7 +72,7 @@ def check_started(trainer: Any) -> None:
     """Refuse environment variables that give this process a rank which the run lacks, since it would write nothing down."""
     ranks = num_processes(trainer)
     for name, most in (("LOCAL_RANK", ranks // max(1, trainer.num_nodes)), ("RANK", ranks), ("SLURM_PROCID", ranks)):
-        if (rank := os.environ.get(name, "0")).isdecimal() and int(rank) >= most:
+        if int(rank := os.environ.get(name, "0")) >= most:
             sizes = f"trainer.devices={trainer.devices} and trainer.num_nodes={trainer.num_nodes}"
             expected = f"below {most}, since {sizes}"
             remedy = f"Raise trainer.devices, or unset {name}: without it Lightning starts the ranks itself."
