@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -136,7 +137,7 @@ def _summary(console: Console, store: ContextStore) -> None:
     of = " of the first and the second half" if len(halves) == 2 else ""
     missing = f"; {len(rewards) - len(known)} missing" if len(known) < len(rewards) else ""
     console.print(f"{_counted(len(rewards), 'task')} in all; mean reward{of} {means}{missing}")
-    print(f"Look: {program()} context log --state {store.path.parent}", file=sys.stderr)
+    print(f"Look: {program()} context log --state {quote(str(store.path.parent))}", file=sys.stderr)
 
 
 def _counted(number: int, what: str) -> str:

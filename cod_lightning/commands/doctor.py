@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from cod_lightning.commands.parser import TRUST, parser_of, program
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
@@ -41,7 +42,9 @@ def run(argv: Sequence[str]) -> int:
     for note in notes:
         print(f"note: {note}")
     if findings:
-        print(f"\nTo follow these links: {program()} report {options.run}. The causes: docs/guides/doctor.md.")
+        print(
+            f"\nTo follow these links: {program()} report {quote(str(options.run))}. The causes: docs/guides/doctor.md."
+        )
     return 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -65,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
             _write(folder, cli, evolution, rounds)
     best = evolution.best
     console.print(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}", soft_wrap=True)
-    use = f"Use it: test ... --config {folder}/context.yaml"
+    use = f"Use it: test ... --config {quote(str(folder))}/context.yaml"
     console.print(f"{evolution.num_lifecycles} lifecycles were played. {use}")
     if report := data.engine.report():
         console.print(report)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
             (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
         folder.replace(out)
     print(f"wrote {options.out}{done}")
-    print(f"Push it: hf upload OWNER/NAME {options.out} --private", file=sys.stderr)
+    print(f"Push it: hf upload OWNER/NAME {quote(options.out)} --private", file=sys.stderr)
     return 0
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, ClassVar
 
 from jsonargparse import Namespace
@@ -233,7 +234,8 @@ class TrainCLI(CodCLI):
 
             try:
                 found = causes_of(read_evidence(self.root))[:_MOST_CAUSES]
-                notes += [f"{one.cause}: {one.seen}. {program()} doctor {self.root} says more." for one in found]
+                more = f"{program()} doctor {quote(str(self.root))} says more."
+                notes += [f"{one.cause}: {one.seen}. {more}" for one in found]
             except CodLightningError as error:  # of damaged records the run is not the worse
                 notes.append(f"what ails the run was not looked for: {error}")
         for note in notes:
