@@ -22,6 +22,8 @@ class Screen(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "highlight": False, "emoji": False, **options})
+        if not self.width:  # of COLUMNS=0, in which nothing is shown
+            self.width = 80
 
     @property
     def file(self) -> IO[str]:

@@ -90,12 +90,14 @@ def test_typed_bytes_that_are_no_text_are_an_answer(monkeypatch, capsys):
     assert "failed" not in shown
 
 
-def test_the_worlds_fit_a_narrow_terminal(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "40")
+@each(("columns", "most"), [("40", 40), ("0", 80)])
+def test_the_worlds_fit_a_narrow_terminal_and_one_that_has_no_width(monkeypatch, capsys, columns, most):
+    monkeypatch.setenv("COLUMNS", columns)
+    capsys.readouterr()
     assert cli.main(["worlds"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 40
-    assert len(lines) < 400
+    assert most / 2 < max(map(len, lines)) <= most
+    assert 20 < len(lines) < 400
 
 
 def test_a_terminal_is_told_that_libraries_are_loading_before_they_are():
