@@ -75,6 +75,7 @@ play --env levers --num_tasks 0
 play --env levers --policy random --num_tasks 1000000000
 play --env levers --policy robot
 play --ckpt_path nowhere.ckpt
+play --env levers ckpt_path=nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
 check --env nowhere.World ## nowhere.World | PYTHONPATH

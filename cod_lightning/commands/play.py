@@ -42,7 +42,7 @@ _OPTIONS: Options = {
 
 def run(argv: Sequence[str]) -> int:
     """Play one pack."""
-    if "--ckpt_path" in dict(keys_of(argv)):
+    if {"--ckpt_path", "ckpt_path"} & dict(keys_of(argv)).keys():
         return _watch(argv)
     about = "Play a pack in the terminal, or watch a reference policy play it."
     options = parse_world("play", about, argv, _OPTIONS)

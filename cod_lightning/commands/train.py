@@ -326,9 +326,10 @@ def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCL
     """The CLI of a command with module and data. Where it takes a checkpoint and no config is typed, it is the run's own config, of
     which only our classes are trusted."""
     typed = dict(keys_of(argv))
+    named = {key.lstrip("-"): value for key, value in typed.items()}
     own = None
-    if "ckpt_path" in options and "--ckpt_path" in typed and not {"--config", "-c"} & typed.keys():
-        own = config_of_run(typed["--ckpt_path"] or "")
+    if "ckpt_path" in options and "ckpt_path" in named and not {"config", "c"} & named.keys():
+        own = config_of_run(named["ckpt_path"] or "")
     trust = own is None or typed.get("--trust", "") is None  # a flag, so that --trust=false is none
     with only_from((*OWN, *STRATEGIES), trust=trust):
         found = made(expand(argv, own), command, options, cli)

@@ -190,8 +190,9 @@ def test_a_run_on_gpus_is_exported_without_any(run, out, tmp_path):
 
 def test_a_checkpoint_in_no_run_s_folder_needs_a_config(run, out, tmp_path, capsys):
     shutil.copy(run / "checkpoints" / "last.ckpt", tmp_path / "alone.ckpt")
-    assert main(["export", "--ckpt_path", "alone.ckpt", "--out", str(out)]) == 2
-    assert "--config is missing" in capsys.readouterr().err
+    for typed in (["--ckpt_path", "alone.ckpt"], ["ckpt_path=alone.ckpt"]):
+        assert main(["export", *typed, "--out", str(out)]) == 2
+        assert "--config is missing; expected the config of the run" in capsys.readouterr().err
     alone = ["export", "--config", str(run / "config.yaml"), "--ckpt_path", "alone.ckpt", "--out", str(out)]
     assert main(alone) == 0
     assert "alone.ckpt, 1 updates" in (out / "README.md").read_text()
