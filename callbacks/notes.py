@@ -80,6 +80,8 @@ class MismatchGuard(Callback):
         self.warned = False
         self._is_first = False
         """Whether the update is the first of a sync."""
+        self._latest = -1.0
+        """What was looked at last."""
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
@@ -93,6 +95,9 @@ class MismatchGuard(Callback):
         if (logged := trainer.callback_metrics.get(_KL)) is None or not self._is_first:
             return
         divergence = float(logged)
+        if divergence == self._latest:  # an update without tokens logs the one before again
+            return
+        self._latest = divergence
         far = math.isnan(divergence) or divergence >= self.stop_at
         self.num_in_a_row = self.num_in_a_row + 1 if far else 0
         if self.num_in_a_row >= self.patience:

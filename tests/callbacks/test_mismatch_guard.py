@@ -1,6 +1,7 @@
 """An engine whose log-probs are off is noticed on what is trained, with numbers, and its run ends."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -73,6 +74,21 @@ def test_a_rollout_of_one_update_is_looked_at_whether_the_sync_behind_it_comes_b
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch):
         small_fit(tmp_path, updates, *callbacks, engine=BentEngine(1.0), updates_per_rollout=1)
     assert len(updates.values) == 2
+
+
+def test_an_update_without_tokens_which_logs_the_figure_of_the_one_before_is_no_further_measurement():
+    guard, module, trainer = MismatchGuard(patience=2), SimpleNamespace(updates_since_sync=0), SimpleNamespace()
+
+    def updated(divergence):
+        trainer.callback_metrics = {"train/mismatch_kl": torch.tensor(divergence)}
+        guard.on_train_batch_start(trainer, module, None, 0)  # pyright: ignore
+        guard.on_train_batch_end(trainer, module, None, None, 0)  # pyright: ignore
+
+    with pytest.warns(UserWarning, match="drift apart"):
+        updated(0.7)
+    updated(0.7)
+    with pytest.raises(EngineMismatch):
+        updated(0.8)
 
 
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
