@@ -256,9 +256,10 @@ def _to_the_end(own: TextEnv, turns: Iterator[tuple[str, Stepped]], played: str)
     for text, (shown, reward, terminated, truncated, _) in turns:
         if "<|im_end|>" in shown:
             yield "a response's control tokens are shown again; repeat it only through answers.quoted"
-        if not (math.isfinite(reward) and low <= reward <= high):
+        over = terminated or truncated
+        if (over or reward) and not (math.isfinite(reward) and low <= reward <= high):
             yield f"after {text!r:.40} the reward is {reward}, outside reward_range {low, high}"
-        if not (terminated or truncated):
+        if not over:
             if reward:
                 yield f"a step that does not end the task gave reward {reward}; only the last one's counts, the others are 0"
             continue

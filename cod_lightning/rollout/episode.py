@@ -266,8 +266,10 @@ async def _stepped(env: TextEnv, response: str) -> tuple[Message, float, bool]:
     """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
     try:
         observation, reward, terminated, truncated, _ = await answered(env, lambda: env.step(response))
-        check_reward(float(reward), env)
-        return checked_observation(observation, env), float(reward), bool(terminated or truncated)
+        over = bool(terminated or truncated)
+        if over or reward:  # the range is the task's; before its end a reward is 0
+            check_reward(float(reward), env)
+        return checked_observation(observation, env), float(reward), over
     except BaseException as error:
         blame(EnvironmentFailure, error)
 

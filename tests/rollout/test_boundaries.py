@@ -57,6 +57,21 @@ def others_are_the_same(found):
     return [g.lifecycles for g in found[::2]] == [g.lifecycles for g in faultless()[::2]]
 
 
+class Costly(WordWorld):
+    """A task costs a turn each, which its end says."""
+
+    traits = Traits(reward_range=(-3.0, -1.0))
+
+    def step(self, action):
+        observation, _, *ended = super().step(action)
+        return observation, -3.0 if ended[0] else 0.0, *ended
+
+
+def test_before_its_end_a_task_has_a_reward_of_0_also_where_its_own_is_never_0():
+    for group in groups(Costly()):
+        assert {one.reward for life in group.lifecycles for one in life.solves} == {-3.0}
+
+
 class BadWorld(WordWorld):
     """In pack 1, one of its methods has the fault."""
 
