@@ -126,6 +126,7 @@ play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env '' ## --env | empty
 play --env levers --context.max_chars 3 ## context | max_chars
 fit --config Smoke ## Smoke | Did you mean smoke?
+fit config=Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (It takes max_turns, 
 fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?

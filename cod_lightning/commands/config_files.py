@@ -57,7 +57,7 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     for typed, value in keys_of(argv):
         key = full_key(typed.removeprefix("--"))
         group = next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
-        if typed in ("--config", "-c"):
+        if key in ("config", "-c"):
             paths.append(find_config(value or ""))
         elif value is None:
             if not typed.startswith("-") and not {"--help", "-h"} & set(argv):
@@ -190,7 +190,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
         if os.path.isfile(path):  # False for a name that is too long, too
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
-    beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
+    beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml")) if path.is_file()] if name else []
     meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")

@@ -213,3 +213,10 @@ def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_name
     expand(["--config", str(tmp_path / "mine.yaml")])
     named = ("lifecycles.best_of_n", "methods.covariance", "methods.bandit")
     assert imported == [f"cod_lightning.{name}" for name in named]
+
+
+def test_what_is_no_file_is_not_advised(tmp_path):
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(ConfigError) as refused:
+        find_config(str(tmp_path / "folder.yaml"))
+    assert "folder.yaml" not in refused.value.remedy
