@@ -117,7 +117,7 @@ LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)
     [
         ('{"class_path": "Levers", "init_args": ' + '{"a":' * 5000 + "1" + "}" * 5001, "recursion"),
         ("{a0: &a0 [x, x], " + ", ".join(LEVELS) + "}", "100,000 values where its aliases are written out"),
-        ('{"class_path": "Levers", "init_args": {"max_turns": 1' + "0" * 5000 + "}}", "limit"),
+        ('{"class_path": "Levers", "init_args": {"max_turns": 1' + "0" * 5000 + "}}", "1,000 digits"),
     ],
     ids=["deep", "aliases that multiply", "a number of 5,000 digits"],
 )
