@@ -149,10 +149,10 @@ class TaskWorld(TextEnv, Generic[S]):
     def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[S], asks: str = "") -> Pack:
         """The pack with this identity and tasks; a task's seed derives from the world's and its position.
 
-        A task whose spec has the value of an earlier one in the field `asks` is a repeat.
+        A task whose spec equals an earlier one, or does in the attribute `asks`, is a repeat.
         """
         specs = tuple(specs)
-        asked = [getattr(spec, asks) if asks else n for n, spec in enumerate(specs)]
+        asked = [getattr(spec, asks) if asks else spec for spec in specs]
         tasks = tuple(
             Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec, repeat=asked[n] in asked[:n])
             for n, spec in enumerate(specs)

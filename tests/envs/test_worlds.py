@@ -13,7 +13,12 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Reference, Vocabulary, beside
+from cod_lightning.envs.control import OptimalControl
+from cod_lightning.envs.grid import GridNavigation
+from cod_lightning.envs.invented import Invented
+from cod_lightning.envs.terminal import Terminal
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.cases import each
 from tests.envs.cases import WORLDS, every_compact, every_world
@@ -162,3 +167,27 @@ def test_packs_have_any_length_and_ids_of_their_own(name):
     assert len({pack.id for pack in packs}) == 4
     for pack in packs:
         assert len({task.id for task in pack.tasks}) == len(pack)
+
+
+@each(
+    "make",
+    [
+        lambda: Invented(["order-4-2", "lookup-4-4", "offset-4"]),
+        lambda: Invented(["order-4-2", "machine-2-3-3"], protocol="compact"),
+        lambda: Terminal(protocol="compact"),
+        lambda: Apps(protocol="compact"),
+        lambda: Apps(templates=["cancel_orders", "like_genre"]),
+        lambda: GridNavigation(protocol="compact", side_min=3, side_max=3, levels=2, rounds_max=3),
+        lambda: OptimalControl(protocol="compact", start_max=1, speed_max=0, target_max=1),
+    ],
+)
+def test_a_task_that_asks_what_an_earlier_one_of_its_pack_did_is_a_repeat(make):
+    env, found = make(), []
+    for index in range(6):
+        earlier = set()
+        for task in env.sample_pack(split=Split.TRAIN, index=index, num_tasks=12).tasks:
+            shown, _ = copy.deepcopy(env).reset(options={"task": task})
+            assert task.repeat or shown not in earlier
+            found.append(task.repeat)
+            earlier.add(shown)
+    assert set(found) == {False, True}

@@ -179,7 +179,7 @@ class Apps(TaskWorld[AppsTask]):
         rng = random.Random(world_seed)
         person, facts = rng.randrange(2**40), self._facts(rng, split)
         specs = (self._draw(derive_seed(world_seed, n), split, person, facts) for n in range(num_tasks))
-        return self._pack(split, index, seed, world_seed, specs)
+        return self._pack(split, index, seed, world_seed, specs, asks="template" if self.compact else "")
 
     def _facts(self, rng: random.Random, split: Split) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):

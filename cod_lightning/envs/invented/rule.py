@@ -56,6 +56,11 @@ class Goal(Unchanging):
     menu: tuple[str, ...]
     turns: int
 
+    @property
+    def asked(self) -> tuple[str, str, frozenset[str]]:
+        """What it asks, whatever the order in which actions are shown."""
+        return self.start, self.want, frozenset(self.menu)
+
 
 def way(facts: Iterable[Fact], states: Collection[str], goal: Goal, here: str, turns: int) -> list[Fact]:
     """The shortest way that these facts know from `here` to the wanted result within the turns; empty if there is none."""

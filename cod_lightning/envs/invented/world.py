@@ -34,6 +34,11 @@ class InventedTask(Unchanging):
     rule: Rule
     goal: Goal
 
+    @property
+    def asked(self) -> object:
+        """What it asks in its domain."""
+        return self.goal.asked
+
 
 @dataclass(frozen=True, slots=True)
 class _Choices(Unchanging):
@@ -137,7 +142,7 @@ class Invented(TaskWorld[InventedTask]):
                 break
         world_seed = rng.getrandbits(62)
         specs = [_task(rule, derive_seed(world_seed, n)) for n in range(num_tasks)]
-        return self._pack(split, index, seed, world_seed, specs)
+        return self._pack(split, index, seed, world_seed, specs, asks="asked")
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"

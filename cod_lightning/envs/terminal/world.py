@@ -119,7 +119,7 @@ class Terminal(TaskWorld[TerminalTask]):
         world_seed = derive_seed("terminal pack", self.name, str(split), seed, index)
         site = self._site(random.Random(world_seed), split) if self.quirks else None
         specs = (self._draw(derive_seed(world_seed, n), split, site) for n in range(num_tasks))
-        return self._pack(split, index, seed, world_seed, specs)
+        return self._pack(split, index, seed, world_seed, specs, asks="type" if self.compact else "")
 
     def _site(self, rng: random.Random, split: Split | None) -> Site:
         """A site of that split; in compact form, which has few of them, of none."""
