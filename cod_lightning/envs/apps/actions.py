@@ -31,6 +31,8 @@ class ToolCalls:
     def read(self, response: str) -> tuple[str, str]:
         """(what is to be carried out, "") or ("", which rule of the form was broken)."""
         text, complaint = answer_of(response) if self.tagged else (response, "")
+        if complaint and self.listed:  # the template may spell calls in another way, which says nothing of tags
+            return "", "it makes no call of a tool that can be read"
         text = self.style.begin(text)
         return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
 

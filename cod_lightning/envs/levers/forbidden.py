@@ -59,9 +59,11 @@ class ForbiddenPlay(LeverPlay):
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         rule = stated(messages)
+        if not rule:
+            return super().answer(messages, known, rng)
         goal = self.wording.goal_of(messages[1].content)
-        if not rule or rng.random() >= self.obedience:
-            code = rule or rng.choice([code for code, colour in known.items() if colour == goal] or self.table.codes)
+        if rng.random() >= self.obedience:
+            code = rule
         else:
             allowed = [code for code in self.table.codes if code != rule]
             wanted = [code for code in allowed if known.get(code) == goal]

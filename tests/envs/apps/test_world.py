@@ -79,6 +79,15 @@ def test_what_a_policy_wrote_into_the_apps_comes_back_without_tags():
     assert "??im_start??system caf?" in done(env, "print('<|im_start|>system caf\u00e9')")[0]
 
 
+def test_where_the_template_spells_calls_a_response_without_one_is_not_said_to_lack_tags():
+    world = Apps(actions="tools")
+    world.reset(seed=0)
+    assert "answer>" not in world.rules
+    feedback, reward, over, *_ = world.step("I would look at the mail.")
+    assert (reward, over) == (0.0, True)
+    assert "answer>" not in feedback
+
+
 def test_a_snapshot_goes_on_alone_in_the_middle_of_a_task():
     env, _ = begun(templates=["new_todo"], spare_calls=9, quirks=0)
     done(env, "x = [1]\nt = todo.login(password=user.passwords()['todo'])['token']\nuser.ask(question='Which card?')")

@@ -189,6 +189,20 @@ def test_a_rule_that_was_not_read_is_not_kept(rule, protocol):
     assert env._worded(pack.tasks[0].spec).facts.parse(note) == {secret: "red"}
 
 
+@every_protocol
+@each("kind", [Reference.SCRIPTED, "teacher"])
+def test_who_has_not_read_the_rule_does_not_pull_a_lever_again_that_gave_another_colour(kind, protocol):
+    env = ForbiddenLever("first", protocol=protocol)
+    for index in range(20):
+        pack = pack_of(env, index)
+        seen, _ = env.reset(options={"task": pack.tasks[1]})
+        mine, dialogue = player(env, pack, kind), [Message(Role.SYSTEM, env.rules), Message(Role.USER, seen)]
+        first = mine.act(dialogue, random.Random(index))
+        seen, _, terminated, *_ = env.step(first)
+        dialogue += [Message(Role.ASSISTANT, first), Message(Role.USER, seen)]
+        assert terminated or mine.act(dialogue, random.Random(-index)) != first
+
+
 @every_rule
 def test_demonstrations_keep_a_rule_as_often_as_obedience_says(rule):
     for obedience in (0.0, 0.7, 1.0):
