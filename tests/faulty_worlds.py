@@ -167,6 +167,26 @@ class RudeLevers(Levers):
         return super().step(action)
 
 
+class ClosedLevers(Levers):
+    """Levers that note in a file how many tasks had begun when they were closed; a pull hangs."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(protocol="compact")
+        self.file, self.begun = file, 0
+
+    def reset(self, **options):
+        self.begun += 1
+        return super().reset(**options)
+
+    def step(self, action):
+        time.sleep(60)
+        return super().step(action)
+
+    def close(self):
+        with Path(self.file).open("a") as file:
+            file.write(f"{self.begun} ")
+
+
 class ChildLevers(Levers):
     """Levers that start a program on a task, note its number and where they print to in a file; a pull hangs."""
 

@@ -173,7 +173,7 @@ class McpWorld(DatasetWorld):
         if isinstance(self.scorer, ToolChecks):
             share = self.scorer.share(json.loads(self._task.key), self.calls, self._connected())
             return Grade(share, f"{share:.0%} of the checks hold.", verdict="The task is not done.")
-        if complaint:
+        if complaint := complaint or self._too_long(answer):
             return Grade(0.0, complaint, malformed=True)
         return self.grade(answer, self._task)
 

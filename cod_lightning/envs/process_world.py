@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import gymnasium
+
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, Variants, beside
 from cod_lightning.envs.own_loop import own_loop
@@ -58,7 +60,7 @@ class ProcessVariants(WrappedVariants["ProcessWorld"]):
 
 
 class ProcessWorld(WrappedWorld):
-    """Calls `sample_pack`, `reset`, `step` and `proposed` of a slow or fragile world in worker processes, all else in this one.
+    """Calls `sample_pack`, `reset`, `step`, `proposed` and `close` of a slow or fragile world in worker processes, all else here.
 
     The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
     hangs, crashes or takes too much costs its own lifecycle and one process, which is replaced, and episodes are those that the
@@ -130,8 +132,7 @@ class ProcessWorld(WrappedWorld):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """In a worker, whose answer is the pack, pickled, or the `ConfigError` that the world raised. Raises as `reset` does."""
         options = {"split": split, "index": index, "num_tasks": num_tasks, "seed": seed}
-        call = Call(state=_pickled(self.world), method="sample_pack", options=options, limits=self._limits)
-        made = pickle.loads(self._pool.run(call, self.step_s, PendingCall()).result[0])
+        made = pickle.loads(self._called("sample_pack", _pickled(self.world), options, PendingCall()).result[0])
         if isinstance(made, ConfigError):
             raise made
         return made
@@ -146,18 +147,30 @@ class ProcessWorld(WrappedWorld):
         return self.run("step", action=action)
 
     def close(self) -> None:
-        """Kill the worker of a call in progress, if any."""
+        """Kill the worker of a call in progress, if any; then, in a worker, the world's own `close`. Raises as `reset` does."""
         if self._pending is not None:
             self._pending.cancel()
+        if self._state is not None and _closes(self.world):
+            self._called("close", self._state, {}, PendingCall())
 
     def run(self, method: str, **options: Any) -> Any:
         """What a method of the world returns, called in a worker. Raises as `reset` does."""
         state = _pickled(self.world) if self._state is None else self._state
         pending = self._pending = PendingCall()
-        call = Call(state=state, method=method, options=options, limits=self._limits)
-        answer = self._pool.run(call, self.step_s, pending)
+        answer = self._called(method, state, options, pending)
         self._pending, self._state, self._answer = None, answer.state, answer
         return (*answer.result, {})
+
+    def _called(self, method: str, state: bytes, options: dict[str, Any], pending: PendingCall) -> CallResult:
+        call = Call(state=state, method=method, options=options, limits=self._limits)
+        return self._pool.run(call, self.step_s, pending)
+
+
+def _closes(world: TextEnv) -> bool:
+    """Whether it has anything to close."""
+    while isinstance(world, WrappedWorld):
+        world = world.world
+    return type(world).close is not gymnasium.Env.close
 
 
 def _pickled(world: TextEnv) -> bytes:

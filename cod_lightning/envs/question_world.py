@@ -131,13 +131,16 @@ class QuestionWorld(TaskWorld[QuestionTask]):
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
-        if not complaint and len(answer) > MOST_LETTERS:
-            complaint = f"the answer has more than {MOST_LETTERS:,} letters"
+        complaint = complaint or self._too_long(answer)
         grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
         self._answers += 1
         if not grade.malformed and grade.score < self.success_at and (left := self.max_turns - self._answers) > 0:
             return f"{_said(grade)} Answers left: {left}.", 0.0, False, False, {}
         return self._last(grade)
+
+    @staticmethod
+    def _too_long(answer: str) -> str:
+        return f"the answer has more than {MOST_LETTERS:,} letters" if len(answer) > MOST_LETTERS else ""
 
     def _last(self, grade: Grade) -> Stepped:
         """The end of the task by an answer of this grade."""

@@ -50,7 +50,7 @@ class Call:
     state: bytes
     """The world before, pickled."""
     method: str
-    """`sample_pack`, `reset`, `step` or `proposed`."""
+    """`sample_pack`, `reset`, `step`, `proposed` or `close`."""
     options: dict[str, Any]
     """Its keyword arguments."""
     limits: Limits = Limits()
@@ -165,6 +165,9 @@ def answer(call: Call) -> CallResult:
         env: TextEnv = pickle.loads(call.state)
         if call.method == "sample_pack":
             return CallResult(result=(_drawn(env, call.options),))
+        if call.method == "close":
+            env.close()
+            return CallResult()
         called = beside(env, Proposals) if call.method == "proposed" else env
         given = getattr(called, call.method)(**call.options)
         if call.method == "proposed":  # a task has objects of the world's own

@@ -205,12 +205,14 @@ class _Solving(UnderWay):
                 dialogue.say(observation.content, observation.parts)
 
     def _over(self, reward: float, feedback: str, status: EpisodeStatus | None = None) -> Episode:
-        """The episode; without a status it has the environment's. Raises `EnvironmentFailure`."""
+        """The episode; without a status it has the environment's, else it was cut off, which is no success. Raises
+        `EnvironmentFailure`."""
         left = {"context_after": self.context_after, "state_after": self.state}
 
         def ended() -> Episode:
             found = EpisodeStatus(self.env.status) if status is None else status
-            return self.ended(found, reward=reward, success=bool(self.env.success), feedback=feedback, **left)
+            success = status is None and bool(self.env.success)
+            return self.ended(found, reward=reward, success=success, feedback=feedback, **left)
 
         return crossing(EnvironmentFailure, ended)
 

@@ -34,6 +34,18 @@ def test_a_long_task_arrives_as_a_whole_and_what_is_said_after_an_answer_is_none
     assert [asked(of)["answer"] for _ in range(3)] == [1, 1, 1]
 
 
+def test_a_program_that_answers_before_it_has_read_its_task_gets_no_other_one_behind_the_rest():
+    early = """
+import os, sys
+os.read(0, 1)
+print('{"answer": 1}', flush=True)
+for line in sys.stdin:
+    print('{"answer": 2}', flush=True)
+"""
+    of = pool(early, reads_on=True)
+    assert [asked(of, {"prompt": "x" * 10**6})["answer"] for _ in range(2)] == [1, 1]
+
+
 def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown_also_by_a_program_that_ended_before_it_was_asked():
     with pytest.raises(WorldDied, match="more than"):
         asked(pool("import sys\nwhile True: sys.stderr.write('x' * 10000)"))

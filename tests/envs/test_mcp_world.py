@@ -196,7 +196,13 @@ def test_an_answer_may_be_graded_in_place_of_checks(folder, tmp_path):
     (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
     server = [sys.executable, str(folder / "notes_server.py")]
     world = McpWorld(server, str(tmp_path / "asked.jsonl"), group="group", scorer=ExactMatch())
-    for answer, expected in (("<answer>No</answer>", "win"), ("<answer>yes</answer>", "miss"), ("no", "malformed")):
+    long = f"<answer>{'no ' * 10_000}</answer>"
+    for answer, expected in (
+        ("<answer>No</answer>", "win"),
+        ("<answer>yes</answer>", "miss"),
+        ("no", "malformed"),
+        (long, "malformed"),
+    ):
         world.reset(seed=1)
         world.step(answer)
         assert (world.success, world.status is EpisodeStatus.MALFORMED) == (expected == "win", expected == "malformed")

@@ -36,7 +36,16 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.cases import each
-from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers, UndrawnLevers
+from tests.faulty_worlds import (
+    STEP_S,
+    ChildLevers,
+    ClosedLevers,
+    FaultyLevers,
+    GreedyLevers,
+    RudeLevers,
+    SlowLevers,
+    UndrawnLevers,
+)
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -191,6 +200,20 @@ def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cle
     while running(child) and time.perf_counter() < until:
         time.sleep(0.01)
     assert not running(child)
+
+
+@each("wrap", [lambda world: world, RalphLoop, lambda world: Mixture({"a": world})])
+def test_what_the_world_has_open_is_closed_with_it_also_after_a_call_that_hung(tmp_path, wrap):
+    file = tmp_path / "closed"
+    ProcessWorld(wrap(ClosedLevers(str(file))), num_workers=1).close()
+    world = in_worker(wrap(ClosedLevers(str(file))), step_s=0.5)
+    world.reset(options={"task": first_task(world)})
+    world.close()
+    assert file.read_text() == "2 "
+    with pytest.raises(WorldHung):
+        world.step("no such answer")
+    world.close()
+    assert file.read_text() == "2 2 "
 
 
 def running(process):

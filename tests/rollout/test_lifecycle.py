@@ -64,6 +64,18 @@ def test_a_full_window_truncates_the_episode_is_worth_no_more_than_losing_and_is
     assert all(len(row.token_ids) <= 15 for row in segments_of([group]))
 
 
+class SolvedFromTheFirst(WordWorld):
+    """A world that says so at once."""
+
+    success = True
+
+
+def test_a_task_that_was_cut_off_is_no_success_whatever_its_world_says():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    (episode,) = live(engine, SolvedFromTheFirst(), num_tasks=1, window=15).lifecycles[0].episodes
+    assert (episode.status, episode.reward, episode.success) == (EpisodeStatus.TRUNCATED, 0.0, False)
+
+
 def test_the_monitor_hears_of_every_episode():
     class Listening(RolloutMonitor):
         def __init__(self):
