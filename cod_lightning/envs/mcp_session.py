@@ -61,6 +61,10 @@ class McpSession:
         """End the connection, and a server that was started for it. Never raises."""
         WORLD_LOOP.begin(self._end()).result()
 
+    def leave(self) -> None:
+        """As `close`, without waiting for it."""
+        WORLD_LOOP.begin(self._end())
+
     async def _begin(self) -> None:
         self._over, ready = asyncio.Event(), asyncio.Event()
         self._holder = asyncio.ensure_future(self._hold(ready))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of
@@ -143,6 +144,12 @@ class McpWorld(DatasetWorld):
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_session": None}
+
+    def __del__(self) -> None:
+        """A copy in a worker process is forgotten after each call, and its server with it."""
+        if (session := vars(self).get("_session")) is not None:
+            with suppress(RuntimeError):  # the interpreter ends, and all servers with it
+                session.leave()
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import random
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,8 +159,11 @@ class Mixture(DelegatingWorld):
         return self.inside.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
 
     def close(self) -> Any:
-        """All of them; of asynchronous ones a future to await."""
-        closing: list[Any] = [world.close() for world in self.worlds.values()]
+        """All of them, also where one raises; of asynchronous ones a future to await."""
+        closing: list[Any] = []
+        with ExitStack() as stack:
+            for world in self.worlds.values():
+                stack.callback(lambda world=world: closing.append(world.close()))
         awaited = [one for one in closing if asyncio.isfuture(one)]
         return asyncio.gather(*awaited) if awaited else None
 

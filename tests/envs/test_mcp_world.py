@@ -17,6 +17,7 @@ from cod_lightning.envs.base import Tools, beside
 from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
 from cod_lightning.envs.mcp_session import McpSession
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
+from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.references import replying_sampler
@@ -189,6 +190,26 @@ def test_a_copy_goes_on_where_it_was_made_in_a_session_of_its_own(world):
     assert world.step("done")[1] == 0.5
     for twin in twins:
         twin.close()
+
+
+def servers(folder):
+    """Processes of this process's own that serve notes."""
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return sum(str(folder / "notes_server.py") in one for one in listed)
+
+
+def test_in_worker_processes_no_call_leaves_a_server_behind(folder):
+    server = [sys.executable, str(folder / "notes_server.py")]
+    inside = McpWorld(server, str(folder / "notes.jsonl"), group="group", max_turns=4, timeout_s=30)
+    world, before = ProcessWorld(inside, num_workers=1), servers(folder)
+    world.reset(options={"task": inside.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]})
+    for number in range(2):
+        world.step(calls(("save", {"title": "Day", "text": str(number)})))
+    until = time.monotonic() + 20
+    while servers(folder) > before and time.monotonic() < until:
+        time.sleep(0.1)
+    assert servers(folder) == before
+    world.close()
 
 
 def test_an_answer_may_be_graded_in_place_of_checks(folder, tmp_path):

@@ -3,6 +3,7 @@
 import copy
 from collections import Counter
 
+import pytest
 from gymnasium.utils.env_checker import check_env
 
 from cod_lightning.contexts import HintContext
@@ -94,3 +95,22 @@ def test_the_reward_is_hidden_in_every_task_of_a_world_that_hides_it_and_in_none
             assert [solve.reward_hidden for solve in life.solves] == [key == "hiding"] * 3
             shown = ["# Reward" in update.turns[0].observation for update in life.updates]
             assert shown == [key == "open"] * 2
+
+
+class Stuck(Levers):
+    """Levers that cannot be closed, and count how often they were to be."""
+
+    def __init__(self):
+        super().__init__()
+        self.closed = 0
+
+    def close(self):
+        self.closed += 1
+        raise RuntimeError("stuck")
+
+
+def test_a_world_that_cannot_be_closed_leaves_none_of_the_others_open():
+    worlds = {"a": Stuck(), "b": Stuck()}
+    with pytest.raises(RuntimeError, match="stuck"):
+        Mixture(worlds).close()
+    assert [world.closed for world in worlds.values()] == [1, 1]

@@ -97,7 +97,8 @@ class LineProcess:
                         *lines, rest = rest.split(b"\n")
                         for text in lines if part else [rest]:
                             if (found := _object(text)) is not None and fits(found):
-                                self._reads_on = self._reads_on and not given  # else the next line would be the end of this one
+                                # else the next line would be the end of this one
+                                self._reads_on = self._reads_on and not given
                                 return found
                     if not part:
                         raise WorldDied(f"its program ended without an answer{self._said(wait=True)}")
