@@ -43,7 +43,7 @@ def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(
         for solve in life.solves:
             assert len(solve.turns) == min(bound or 3, 3)
             if bound in (1, 2):
-                assert (solve.status, solve.reward, solve.success) == (EpisodeStatus.TRUNCATED, 0.0, True)
+                assert (solve.status, solve.reward, solve.success) == (EpisodeStatus.TRUNCATED, 0.0, False)
                 assert len(solve.feedback.split()) == 2, "what the environment showed last"
             else:
                 assert (solve.status, solve.reward) == (EpisodeStatus.COMPLETED, 1.0)
