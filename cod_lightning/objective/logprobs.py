@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import embedding
 from torch.utils.checkpoint import checkpoint
 
 _LARGE = 256 * 2**20
@@ -39,7 +40,8 @@ def action_logprobs(
     """
     rows, columns = action_mask[:, 1:].nonzero(as_tuple=True) if parent is None else action_mask.nonzero(as_tuple=True)
     at = (rows, columns + 1 if parent is None else columns)
-    predicting = hidden[rows, columns if parent is None else parent[columns]]
+    # a parent has several children, and on several threads the gradient of an index adds up in any order
+    predicting = hidden[rows, columns] if parent is None else embedding(parent[columns], hidden[0])
     targets = token_ids[at]
     if recompute is None:
         recompute = 4 * len(rows) * _num_scores(output_layer) >= _LARGE

@@ -45,6 +45,23 @@ def test_a_token_is_scored_by_the_position_before_it():
     assert found[0].tolist() == pytest.approx([0.0, 0.0, -1.3862944])
 
 
+def test_the_gradient_of_a_token_with_many_children_is_the_same_to_the_last_bit_on_two_threads():
+    torch.manual_seed(0)
+    hidden, ids = torch.randn(1, 2500, 96, requires_grad=True), torch.randint(0, 23, (1, 2500))
+    layer, mask, parent = torch.nn.Linear(96, 23), torch.ones_like(ids).bool(), torch.zeros(2500, dtype=torch.long)
+    mask[0, 0] = False
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = [
+            torch.autograd.grad(action_logprobs(hidden, layer, ids, mask, parent=parent)[0].sum(), hidden)[0]
+            for _ in range(10)
+        ]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, found[0]) for one in found)
+
+
 def test_rows_without_any_action_still_have_a_backward(case):
     layer, hidden, ids, mask = case
     logprobs, entropy = action_logprobs(hidden, layer, ids, torch.zeros_like(mask))
