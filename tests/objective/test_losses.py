@@ -69,11 +69,12 @@ def two_tokens(gap, advantage):
     )
 
 
+@each("clip", ["one_side", "two_side", "ring"])
 @each("weighted", [False, True])
 @each(("gap", "advantage"), [(200.0, 1.0), (float("inf"), 1.0), (200.0, 0.0), (float("inf"), 0.0)])
-def test_a_token_that_does_not_count_may_have_an_infinite_ratio(gap, advantage, weighted):
+def test_a_token_that_does_not_count_may_have_an_infinite_ratio(gap, advantage, weighted, clip):
     x = two_tokens(gap, advantage)
-    out = REC(importance_weights=weighted)(x)
+    out = REC(importance_weights=weighted, clip=clip)(x)
     out.loss.backward()
     assert out.loss.item() == 0.25
     assert x.policy_logprobs.grad.tolist() == [[0.0, -0.5]]

@@ -52,7 +52,7 @@ class REC(PolicyLoss):
         counts = mask & keep & (advantages != 0)  # where it does not count, the ratio may be infinite
         weight = torch.where(counts, advantages * weight, 0.0)
         loss = -(weight * logprobs).sum() / max(1, inputs.num_action_tokens)
-        return LossOutputs(loss=loss, num_clipped=num_clipped(inputs, ~keep))
+        return LossOutputs(loss=loss, num_clipped=num_clipped(inputs, ~keep & (advantages != 0)))
 
     def _keep(self, ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
         not_above, not_below = ratio <= 1 + self.clip_high, ratio >= 1 - self.clip_low
