@@ -39,7 +39,8 @@ class NonStationary(WrappedWorld):
     def change_position(self, pack: Pack) -> int:
         """Position of the pack's first task under the new rule."""
         if self.change_at is None:
-            return random.Random(derive_seed("change position", pack.world_seed)).randint(1, len(pack) - 1)
+            own = pack.id.removeprefix("changing-")  # not of what it hides, which would then foretell the change
+            return random.Random(derive_seed("change position", own)).randint(1, len(pack) - 1)
         if self.change_at >= len(pack):
             expected = f"in 1..{len(pack) - 1}, a task of the pack"
             raise ConfigError("data.env.change_at", self.change_at, expected, "Lower it, or use null.")

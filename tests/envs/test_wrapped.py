@@ -118,6 +118,10 @@ def test_a_drawn_position_is_every_later_task_sometimes_and_the_same_each_time()
     packs = [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(60)]
     positions = [env.change_position(pack) for pack in packs]
     assert set(positions) == {1, 2, 3}
+    hidden = [pack.tasks[0].spec.colours for pack in packs]
+    assert len(set(zip(hidden, positions, strict=True))) > len(set(hidden)), (
+        "what is hidden does not foretell the change"
+    )
     for pack, at in zip(packs, positions, strict=True):
         colours = [task.spec.colours for task in pack.tasks]
         assert len(set(colours)) == 2
