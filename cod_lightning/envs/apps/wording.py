@@ -22,6 +22,7 @@ class NaturalApps(WorldWording):
 
     def rules(self, how: str, example: str, apps: str, max_turns: int, patience: int) -> str:
         """System text; `how` says what a turn is."""
+        questions = f"{patience} question{'s' * (patience > 1)}"
         return (
             "You work in the apps of a person and do what the person asks for, and nothing else: whatever else is changed "
             "counts against you.\n\n"
@@ -29,9 +30,9 @@ class NaturalApps(WorldWording):
             "(user.passwords()), which gives the token that their other calls need. Lists come in pages: "
             '{"items": [...], "page": 1, "pages": 2}.\n'
             "A site may have ways of its own that no documentation has, and a person has habits; what holds here may hold in "
-            f"related tasks, too. user.ask(question=...) asks the person, who answers {patience} questions of a task and would "
-            "rather not. Calls are counted, those of user.apps, user.docs and user.done aside, and so are turns. user.done() ends "
-            "the task, user.done(answer=...) where a question was asked.\n\n"
+            f"related tasks, too. user.ask(question=...) asks the person, who answers {questions} of a task and would "
+            "rather not. Calls are counted, those of user.apps, user.docs and user.done aside, and so are turns. "
+            "user.done() ends the task, user.done(answer=...) where a question was asked.\n\n"
             f"You have {max_turns} turns. A turn is {how}. The first error stops the rest of the turn.\n\n"
             + (
                 f"Answer with brief reasoning, then what you do in this form, once:\n{example}"

@@ -125,7 +125,7 @@ class NaturalPDE(WorldWording):
         for size in range(1, self.parameters.max_terms + 1):
             same = [fit for fit in found.fits if len(fit.equation) == size]
             if same and same[0] not in (best, *others[:1]):
-                lines.append(f"Best with {size} term{'s' * (size > 1)}: {scored(same[0])}.")
+                lines.append(f"Best with {_terms(size)}: {scored(same[0])}.")
         latest = f" (the latest {_MOST_ROWS})" if len(found.used) > _MOST_ROWS else ""
         lines.append(f"Points{latest}, with the best equation's value:")
         for reading in found.used[-_MOST_ROWS:]:
@@ -138,7 +138,7 @@ class NaturalPDE(WorldWording):
         if not desk.hypotheses:
             return "No equation of an earlier task is stored."
         lines = [
-            f"- {scored(fit) if reveal else f'an equation of {len(fit.equation)} terms, largest error {fit.error:.4f}'}"
+            f"- {scored(fit) if reveal else f'an equation of {_terms(len(fit.equation))}, largest error {fit.error:.4f}'}"
             for fit in desk.hypotheses[-8:]
         ]
         return "\n".join([f"Finalised so far: {len(desk.hypotheses)}.", *lines])
@@ -155,6 +155,10 @@ class NaturalPDE(WorldWording):
             return f"No equation was finalised within {self.parameters.max_turns} steps.{last}"
         error = f"its largest error over the points of the last regression is {final.error:.4f}"
         return f"You finalised {written(final.equation)}; {error}.{last}"
+
+
+def _terms(count: int) -> str:
+    return f"{count} term{'s' * (count > 1)}"
 
 
 def row(reading: Reading) -> str:
