@@ -1,5 +1,5 @@
 """What a config of foreign origin may be: no larger than a config is; no class of others, since Python runs its module then, no
-address, no programs."""
+address, no variable of a key, no programs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,8 @@ _REMEDY = ContextVar("remedy", default="")
 """How to have a config trusted; empty where it is."""
 _ADDRESSES = ("base_url", "url", "urls")
 _HERE = ("127.0.0.1", "localhost", "::1")
+_KEYS = ("JUDGE_API_KEY", "LEARN2ASK_JUDGE_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")
+"""Environment variables that hold the keys of endpoints where nothing else is said."""
 _PROGRAMS = ("CodeTests", "McpWorld", "ProgramWorld", "VerifiersWorld")
 """Classes that run what the config names, or what a dataset or a policy wrote."""
 _MOST_BYTES, _MOST_NODES = 2**22, 100_000
@@ -131,13 +133,16 @@ def leaves(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_harmless(content: Any) -> None:
-    """Raise `ConfigError` where a config that is not trusted (`only_from`) runs programs, or names another machine's address."""
+    """Raise `ConfigError` where a config that is not trusted (`only_from`) runs programs, or names another machine's address or a
+    variable whose value is no endpoint's."""
     for key, value in () if is_trusted() else leaves(content):
         if not isinstance(value, str):
             continue
         name = key.rpartition(".")[2]
         if name in _ADDRESSES and not leads_here(value):
             refuse(key, value, "no address of another machine, where a key and texts would go")
+        if name == "api_key_variable" and value not in ("", *_KEYS):
+            refuse(key, value, f"one of {', '.join(_KEYS)}, since an endpoint is sent what the variable holds")
         if name == "class_path" and value.rpartition(".")[2] in _PROGRAMS:
             refuse(key, value, "nothing that runs programs")
         if key.endswith(".local.arguments"):

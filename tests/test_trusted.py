@@ -73,7 +73,7 @@ def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, co
 
 JUDGE = {
     "class_path": "cod_lightning.rewards.JudgeReward",
-    "init_args": {"rubric": "r.txt", "api_key_variable": "SECRET"},
+    "init_args": {"rubric": "r.txt", "api_key_variable": "JUDGE_API_KEY"},
 }
 CODE = "cod_lightning.envs.dataset.scorers.CodeTests"
 TESTED = {"class_path": "cod_lightning.envs.dataset.DatasetWorld", "init_args": {"path": "rows.jsonl", "scorer": CODE}}
@@ -101,8 +101,8 @@ LEAST: dict = {
 }
 
 
-def judged(url):
-    return {"rewards": {"j": JUDGE | {"init_args": JUDGE["init_args"] | {"base_url": url, "model": "m"}}}}
+def judged(url, **more):
+    return {"rewards": {"j": JUDGE | {"init_args": JUDGE["init_args"] | {"base_url": url, "model": "m"} | more}}}
 
 
 def served(**options):
@@ -113,6 +113,11 @@ HARMFUL = [
     (judged("http://localhost@evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
     ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
     (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
+    (
+        judged("http://localhost/v1", api_key_variable="AWS_KEY"),
+        "data.rewards.j.init_args.api_key_variable",
+        "one of JUDGE_API_KEY",
+    ),
     (judged("http://evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
     (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
     *(({"env": env}, "data.env.class_path", "nothing that runs programs") for env in (VERIFIED, PLAYED, SERVED_TOOLS)),
