@@ -140,6 +140,18 @@ def test_the_runs_folder_and_the_machines_are_not_told_and_what_is_to_be_typed_c
     assert "warm_start" not in config
 
 
+def test_what_another_export_has_put_there_meanwhile_is_kept(run, out, capsys, monkeypatch):
+    def another(facts):
+        out.mkdir()
+        (out / "README.md").write_text("theirs")
+        return ""
+
+    monkeypatch.setattr("cod_lightning.commands.export.card.render", another)
+    assert export(run, out) == 2
+    assert "expected a new or empty folder (Directory not empty)" in capsys.readouterr().err
+    assert [path.name for path in out.parent.rglob("*")] == ["ours", "README.md"]
+
+
 def test_a_folder_with_something_in_it_is_kept(run, out, capsys):
     out.mkdir(parents=True)
     (out / "thesis.txt").write_text("years")
