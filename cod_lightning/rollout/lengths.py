@@ -3,10 +3,12 @@
 import copy
 from contextlib import closing
 
-from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.contexts.base import Answer, ContextMechanism, UpdateDialogue
 from cod_lightning.envs.base import TextEnv, Tools, beside
+from cod_lightning.errors import ContextFailure
 from cod_lightning.rollout.asked import first_ids
-from cod_lightning.rollout.boundaries import checked_opening
+from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
+from cod_lightning.rollout.boundaries import checked_opening, checked_text
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn, text_of
 
@@ -20,8 +22,7 @@ def longest_row(
     """Tokens of the longest solve or update episode, about: the first prompt of two tasks with an empty context, and responses of
     full length. The window where such a prompt cannot be made.
     """
-    solving: list[tuple[int, ...]] = []
-    updating: list[tuple[int, ...]] = []
+    longest = 0
     try:
         for task in pack.tasks[:2]:
             state = context.empty()
@@ -29,17 +30,28 @@ def longest_row(
                 begun, _ = world.reset(options={"task": task})
                 observation, rules, tools = text_of(begun), world.rules, beside(world, Tools).schemas
             system = context.prepare(state, rules, observation).system
-            solving.append(first_ids(chat, system, observation, tools))
+            prompt, num_responses = len(first_ids(chat, system, observation, tools)), env.max_turns + 1
+            longest = max(longest, prompt + num_responses * max_new_tokens)
             if context.updates:
                 asking = context.update(state, rules, _unanswered(observation, state), chat)
-                updating.append(chat.opening(chat.prefixed(checked_opening(next(asking), context))))
+                prompt, num_answers = _asked(asking, context, chat)
+                num_responses = num_answers * (env.max_turns + 2)  # the task's, its own, and a context
+                longest = max(longest, prompt + num_responses * max_new_tokens)
     except Exception:  # rows may then be as long as the window
         return window
-
-    longest = 0
-    for prompts, num_responses in ((solving, env.max_turns + 1), (updating, env.max_turns + 2)):  # and a context
-        longest = max(longest, max(map(len, prompts), default=0) + num_responses * max_new_tokens * bool(prompts))
     return min(window, int(_ROOM * longest))
+
+
+def _asked(asking: UpdateDialogue, context: ContextMechanism, chat: Chat) -> tuple[int, int]:
+    """Tokens of all prompts of an update that is answered without a word, and its answers. Raises what the mechanism raises."""
+    prompt = len(chat.opening(chat.prefixed(checked_opening(next(asking), context))))
+    for num_answers in range(1, MOST_UPDATE_TURNS + 1):
+        try:
+            asked = asking.send(Answer(response="", cut_off=True))
+        except StopIteration:
+            return prompt, num_answers
+        prompt += len(chat.continuation(checked_text(asked, context), None))
+    raise ContextFailure("an update without end")
 
 
 def _unanswered(observation: str, state: object) -> Episode:
