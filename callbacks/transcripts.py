@@ -59,6 +59,8 @@ class Transcripts(RolloutCallback):
         super().setup(trainer, pl_module, stage)
         self._faults = FaultFile(lifecycles_file(trainer, "faults", "log"))
         FAULT_LOG.addHandler(self._faults)
+        if stage == "fit" and not trainer.global_step:  # a new run, though this object may have seen another
+            self._begun, self._loaded = set(), 0
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
             self._logprobs = LogprobWriter(trainer)
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore

@@ -59,6 +59,17 @@ def test_a_resumed_run_goes_on_with_its_files_and_lines_of_a_tested_checkpoint_h
     assert steps("validation") == [4] * 8 + [8] * 8
 
 
+def test_a_new_run_of_an_object_that_has_seen_others_begins_its_files_anew_and_counts_from_0(tmp_path: Path) -> None:
+    transcripts, last = Transcripts(), tmp_path / "last.ckpt"
+    run = trainer(tmp_path, [transcripts])
+    run.fit(PlayedModule(), PlayedData())
+    run.save_checkpoint(last)
+    run.test(PlayedModule(), PlayedData(), ckpt_path=last, verbose=False)
+    fit(tmp_path, transcripts)
+    lines = (tmp_path / "lifecycles" / "validation.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [4] * 8 + [8] * 8
+
+
 def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
     data, transcripts = PlayedData(), Transcripts()
     run = trainer(tmp_path, [transcripts])
