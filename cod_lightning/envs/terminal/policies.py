@@ -180,7 +180,9 @@ class ShellPlay(Play[Quirks]):
             side = side_after(side, outcome)
             finished = outcome.names[: outcome.succeeded]
             done |= set(finished)
+            on_the_way = look if finished in ((ENTER,), (LEAVE,)) else None
             believed, look = learn(view, last_known(said.content), outcome, side)
+            look = look or on_the_way
             if HOME in finished:
                 done -= {step.name for step in plan(view, believed) if step.side == LOCAL}
         if look is None and (commands := next_commands(view, believed, done, side, self.most)):
@@ -188,8 +190,8 @@ class ShellPlay(Play[Quirks]):
         step = look or look_home(view)
         visit = [(step.name, step.command)]
         if step.side != side:
-            visit.insert(0, ("enter", enter(view, believed)) if step.side == REMOTE else ("leave", "exit"))
-        return respond(believed, visit[-self.most :])
+            visit.insert(0, (ENTER, enter(view, believed)) if step.side == REMOTE else (LEAVE, "exit"))
+        return respond(believed, visit[: self.most])
 
     def recorded(self, messages: Sequence[Message]) -> Quirks:
         """The last response's beliefs and what came after it, or the old notes."""

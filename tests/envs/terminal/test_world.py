@@ -192,7 +192,7 @@ def test_the_oracle_solves_every_task(parameters, index):
         assert all(lived.success for lived in live(env, pack, Reference.ORACLE))
 
 
-@each("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
+@each("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}, {"quirks": 3, "max_turns": 24, "max_commands": 1}])
 def test_with_turns_enough_the_scripted_player_finds_every_quirk_out(parameters):
     assert by_position(Terminal(**parameters), Reference.SCRIPTED, 30) == [1.0] * 4
 
