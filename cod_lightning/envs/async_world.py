@@ -20,7 +20,7 @@ class WorldLoop:
     """An event loop in a thread, of this process alone: a forked child begins one of its own."""
 
     def __init__(self) -> None:
-        self._lock, self._pid = threading.Lock(), 0
+        self._lock, self._pid = threading.RLock(), 0  # what is forgotten meanwhile begins its end here, too
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """What the coroutine will return; where it raises `SystemExit` or `KeyboardInterrupt`, `EnvironmentFailure`."""
