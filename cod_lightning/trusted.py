@@ -159,4 +159,4 @@ def leads_here(address: str) -> bool:
 
 def refuse(key: str, value: str, expected: str) -> None:
     """Raise the `ConfigError` for what a config that is not trusted may not say."""
-    raise ConfigError(key, value, f"{expected}, since the run may come from others", how_to_trust())
+    raise ConfigError(f"{key:.200}", f"{value:.200}", f"{expected}, since the run may come from others", how_to_trust())

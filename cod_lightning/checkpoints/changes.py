@@ -28,6 +28,7 @@ _PLAYED = (
 """Keys of what a policy was trained in and as, and of how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")
 """Keys of a policy that its checkpoint replaces, or that change no token."""
+_MOST_LISTED = 30
 
 
 def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, accepted: bool) -> None:
@@ -44,7 +45,7 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
     changed = [(key, values) for key, values in differences(before, after) if not key.startswith(_FREE)]
     if not changed:
         return
-    listed = "; ".join(f"{key}: {values}" for key, values in changed)
+    listed = listed_changes(changed)
     if not accepted:
         expected = f"a checkpoint of a run with this config; between that run and this one changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to go on with them."
@@ -69,7 +70,7 @@ def check_same_policy(
     known = [one for one in parts if one[2] in kept["config"][one[1]]]  # not all are of earlier versions
     before, after = ({key: at[part][name] for key, part, name in known} for at in (kept["config"], config))
     changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_HOW_BUILT)]
-    listed = "; ".join(f"{key}: {said}" for key, said in changed)
+    listed = listed_changes(changed)
     if "vocabulary" in kept and kept["vocabulary"] != derive_seed("vocabulary", *words):
         expected = f"a checkpoint of this vocabulary; its run had other words ({listed or 'with this config'})"
         remedy = "Use the config of its own run; where that is this one, the code of its environment or context has changed since."
@@ -97,6 +98,12 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, s
     for name in dict.fromkeys((*before, *after)):
         inner = f"{key}.{name}" if key else str(name)
         yield from differences(before.get(name), after.get(name), inner.replace(".init_args.", "."))
+
+
+def listed_changes(changed: Sequence[tuple[str, str]]) -> str:
+    """What `differences` found in one line, which a checkpoint of others cannot make long."""
+    more = f"; and {len(changed) - _MOST_LISTED:,} more" if len(changed) > _MOST_LISTED else ""
+    return "; ".join(f"{key:.200}: {said}" for key, said in changed[:_MOST_LISTED]) + more
 
 
 def _short(value: Any) -> str:

@@ -137,7 +137,7 @@ class TrainCLI(CodCLI):
 
     def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
         """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
-        from cod_lightning.checkpoints.changes import differences
+        from cod_lightning.checkpoints.changes import differences, listed_changes
 
         runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
         runs = runs or [self.asked | {"seed_everything": self.config.seed_everything}]
@@ -149,7 +149,7 @@ class TrainCLI(CodCLI):
                     phases = list(differences(phase.config_of(run), phase.config_of(runs[0])))
                 changed = [one for one in phases if one[0] != "torch_threads"]
             if changed:
-                listed = "; ".join(f"{key}: {said}" for key, said in changed)
+                listed = listed_changes(changed)
                 expected = f"what every checkpoint began with, since they are compared with it ({listed})"
                 raise ConfigError("warm_start", "another", expected, "Test each alone, or add --warm_start null.")
         return runs[0]
