@@ -61,7 +61,7 @@ class FolderRows:
         """Texts of rows, and how many letters were read for them, the latest last."""
         _see_own_journal(path)
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10)
-        for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
+        for setting in ("synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
             self.db.execute(f"PRAGMA {setting}")
 
     def begin(self) -> None:
@@ -89,6 +89,7 @@ class FolderRows:
             found = "no agent's tables" if row is None else f"schema {row[0]}"
             remedy = "Deploy it with the version that wrote it, or name another --state."
             raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. {remedy}")
+        self.db.execute("PRAGMA journal_mode=DELETE")  # which stays with the file, so not of another program's
         list(self.all("identity"))
         # as many tasks are drawn before any is read
         self._see_all("solved", f"episodes WHERE kind = '{EpisodeKind.SOLVE}'", "solved tasks")

@@ -253,6 +253,18 @@ def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
         ContextStore(tmp_path, create=create)
 
 
+def test_the_database_of_another_program_stays_as_it_is(tmp_path):
+    theirs = sqlite3.connect(tmp_path / "theirs.sqlite")
+    theirs.execute("PRAGMA journal_mode=WAL")
+    theirs.execute("CREATE TABLE visits (place TEXT)")
+    theirs.close()
+    before = (tmp_path / "theirs.sqlite").read_bytes()
+    (tmp_path / "agent.sqlite").symlink_to(tmp_path / "theirs.sqlite")
+    with pytest.raises(DataError, match="no agent's tables"):
+        ContextStore(tmp_path)
+    assert (tmp_path / "theirs.sqlite").read_bytes() == before
+
+
 def grown(folder, num_tasks, reopened=False):
     """A store whose context gains 200 letters in each task, in the middle and at the end, as a record of entries does."""
     store, rng, entries, after = ContextStore(folder), random.Random(0), list[str](), ""
