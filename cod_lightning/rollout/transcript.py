@@ -143,9 +143,8 @@ def read_episode(record: dict[str, Any]) -> Episode:
         record = states | record
     episode = msgspec.convert(record, Episode)
     for turn in episode.turns:
-        assert len(turn.behaviour_logprobs) == len(turn.action_ids), (
-            "action_ids and behaviour_logprobs differ in length"
-        )
+        if len(turn.behaviour_logprobs) != len(turn.action_ids):
+            raise ValueError("action_ids and behaviour_logprobs differ in length")
     return episode
 
 

@@ -70,10 +70,10 @@ def _listed(file: Path, key: str, name: str | None = None) -> list[str]:
     try:
         listed = json.loads(file.read_text(encoding="utf-8"))[key]
         names = [Path(one if name is None else one[name]).name for one in listed]
-        assert all(names)
-        assert names
+        if not names or not all(names):
+            raise ValueError
         return names
-    except (OSError, ValueError, LookupError, TypeError, AssertionError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         expected = f"a file of Hugging Face's datasets with names in a list '{key}' ({type(error).__name__})"
         raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
 
