@@ -75,6 +75,11 @@ def test_a_rank_that_is_no_number_is_named_before_a_library_reads_it(monkeypatch
     assert capsys.readouterr().err.startswith(f"error: LOCAL_RANK is {rank or 'empty'}; expected a whole number")
 
 
+def test_python_without_docstrings_is_named():
+    _, err = started("fit", "--config", "smoke", PYTHONOPTIMIZE="2").communicate()
+    assert err.startswith(b"error: PYTHONOPTIMIZE is 2; expected at most 1")
+
+
 def test_a_game_ends_where_there_is_no_input(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)
     assert cli.main(["play", "--env", "levers", "--index", "0"]) == 0
