@@ -6,7 +6,7 @@ Used by the reference players only; the world's own regression is a plainer tool
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +53,12 @@ def believe(
     for place, terms in enumerate(sets):
         scores[place] += (boosts or {}).get(terms, 0.0)
     shares = np.exp(scores - scores.max())
-    order = np.argsort(-shares, kind="stable")[:most]
-    equations = tuple(equation_of(dict(zip(sets[i], best[i], strict=True))) for i in order)
+    order = np.argsort(-shares, kind="stable")
     shares = shares / shares.sum()
-    return EquationBelief(equations, tuple(float(shares[i]) for i in order), _misfit(equations[0], u, y))
+    ranked = ((equation_of(dict(zip(sets[i], best[i], strict=True))), float(shares[i])) for i in order)
+    left = (one for one in ranked if one[0])  # of the others every number is rounded away
+    equations, probabilities = zip(*islice(left, most), strict=True)
+    return EquationBelief(equations, probabilities, _misfit(equations[0], u, y))
 
 
 def misfit(equation: Equation, pairs: Sequence[tuple[float, float]]) -> float:

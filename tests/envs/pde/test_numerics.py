@@ -100,6 +100,8 @@ def test_the_evidence_prefers_the_truth_and_few_terms():
     assert support(believed.equations[0]) == support(truth)
     assert believed.misfit < 3
     assert sum(believed.probabilities) <= 1 + 1e-9
+    assert len(believed.equations) == 8
+    assert all(believed.equations), "one without a term could not be proposed"
 
 
 def test_the_true_equation_survives_its_own_readings_and_no_magnitude_leaves_the_bounds():

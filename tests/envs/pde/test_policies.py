@@ -5,6 +5,7 @@ import random
 import pytest
 
 from cod_lightning.envs.base import HiddenRules, Players, Reference, beside
+from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.library import FAMILIES
 from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
@@ -67,3 +68,9 @@ def test_the_benchmark_takes_its_templates_in_turn():
         spec = env.sample_pack(split=Split.TEST, index=index, num_tasks=1).tasks[0].spec
         template = FAMILIES["physical_full_eval_4000"][index % 25]
         assert {(t, 1 if c > 0 else -1) for t, c in spec.equation} == set(template)
+
+
+def test_an_equation_whose_numbers_are_rounded_away_is_not_proposed():
+    env = PDEDiscovery(noise_level=0.0)
+    pack = env.sample_pack(split=Split.TEST, index=2, num_tasks=2)
+    assert [lived.success for lived in live(env, pack, Reference.SCRIPTED)] == [True, True]
