@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import TextPolicy
-from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
+from cod_lightning.envs.pde.evidence import LEAST_NOISE, EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, parse_equation, support, written
 from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED
@@ -71,6 +71,11 @@ class PDEPlay(Play[Note]):
     parameters: PDEParameters
 
     @property
+    def noise(self) -> float:
+        """Of measured u."""
+        return max(self.parameters.noise_level, LEAST_NOISE)
+
+    @property
     def nothing(self) -> Note:
         return Note()
 
@@ -109,12 +114,13 @@ class PDEPlay(Play[Note]):
         if not both:
             return None
         boost = {"confirmed": 12.0, "likely": 0.0 if noted.pairs else 3.0}.get(noted.trust, 0.0)
-        if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen) > 100:
+        if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen, self.noise) > 100:
             boost = 0.0
         low, high = self.parameters.min_terms, self.parameters.max_terms
-        believed = believe(both, low, high, {support(noted.equation): boost} if boost else None)
+        boosts = {support(noted.equation): boost} if boost else None
+        believed = believe(both, low, high, boosts, noise=self.noise)
         if believed.misfit > _BAD_MISFIT and len(seen) < len(both) and seen:
-            alone = believe(seen, low, high)
+            alone = believe(seen, low, high, noise=self.noise)
             return alone if alone.misfit < believed.misfit else believed
         return believed
 
@@ -127,7 +133,8 @@ class PDEPlay(Play[Note]):
         if believed is None:
             return old
         both = tuple(dict.fromkeys((*old.pairs, *seen)))
-        kept = both if not both or misfit(believed.equations[0], both) <= max(_BAD_MISFIT, believed.misfit) else seen
+        agree = not both or misfit(believed.equations[0], both, self.noise) <= max(_BAD_MISFIT, believed.misfit)
+        kept = both if agree else seen
         if old.trust == "confirmed" and support(old.equation) == support(believed.equations[0]):
             return Note(kept, believed.equations[0], "confirmed")
         return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")

@@ -9,6 +9,7 @@ from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.library import FAMILIES
 from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
+from tests.cases import each
 from tests.envs.pde.cases import natural
 from tests.envs.scripted_life import live
 
@@ -74,3 +75,11 @@ def test_an_equation_whose_numbers_are_rounded_away_is_not_proposed():
     env = PDEDiscovery(noise_level=0.0)
     pack = env.sample_pack(split=Split.TEST, index=2, num_tasks=2)
     assert [lived.success for lived in live(env, pack, Reference.SCRIPTED)] == [True, True]
+
+
+@each(("noise", "expected"), [(0.0, 0.93), (0.02, 0.58)])
+def test_the_scripted_player_counts_on_as_much_noise_as_there_is(noise, expected):
+    env = PDEDiscovery(noise_level=noise)
+    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(8)]
+    rewards = [lived.reward for pack in packs for lived in live(env, pack, Reference.SCRIPTED)]
+    assert sum(rewards) / len(rewards) > expected
