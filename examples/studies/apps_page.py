@@ -173,11 +173,10 @@ CODE_READING = """
 - **Acting greedily, LOOP solves more than its warm start does at any temperature** (in seed 2 the interval touches 0):
   {kinds}.
   At T=1 it errs in passwords and tokens, which it copies letter by letter.
-- **Kinds help each other**: in seeds 1 and 2 {rare[0]} of {rare[1]} tries at `contact_moves` succeed in training; greedy play
+- **Kinds help each other**: in seeds 1 and 2 just {rare[0]} of {rare[1]} tries at `contact_moves` succeed in training; greedy play
   rises from {before[0]} to {after[0]} of {after[1]}.
-- **Of two kinds alone** (`templates: [new_todo, contact_moves]`) LOOP at T=1 and its warm start at T=0 solve, after 24 demonstrated
-  tasks, {few}; after 40 {many}; after 32 {first}, in seed 2 {second}. There {tried[0]} of {tried[1]} tries at
-  `contact_moves` succeed, so that siblings hardly differ.
+- **Of two kinds alone** LOOP at T=1 and its warm start at T=0 solve {few} after 24 demonstrated tasks, {first} after 32
+  (seed 2: {second}), {many} after 40: {tried[0]} of {tried[1]} tries at `contact_moves` succeed, so that siblings hardly differ.
 """
 LIMITS = """
 **Limits**: the tiny policy chooses beliefs, not calls, which a scripted plan makes; a model as the user is not measured.
