@@ -92,7 +92,7 @@ def test_another_training_is_refused_with_what_changed(change, said, tmp_path):
     assert said in str(refused.value)
 
 
-def test_what_a_foreign_checkpoint_differs_by_is_told_in_a_line_that_ends(tmp_path):
+def test_what_a_foreign_checkpoint_differs_by_is_listed_in_a_line_that_ends(tmp_path):
     many = {f"data__{'x' * 300}{n}": n for n in range(1000)}
     with pytest.raises(ConfigError, match=r"data\.x{195}: null -> 0; .*; and 970 more\. Undo") as refused:
         check_changes(read_checkpoint(kept(tmp_path)), changed(**many), 1, accepted=False)

@@ -130,7 +130,7 @@ def test_a_checkpoint_whose_config_is_none_is_refused_in_one_line(run, out, tmp_
     assert not out.exists()
 
 
-def test_the_runs_folder_and_the_machines_are_not_told_and_what_is_to_be_typed_can_be(run, out, capsys):
+def test_folders_of_this_machine_are_not_in_the_export_and_what_is_to_be_typed_can_be(run, out, capsys):
     out = out.with_name("our own")
     assert export(run, out) == 0
     assert f"hf upload OWNER/NAME '{out}' --private" in capsys.readouterr().err

@@ -139,7 +139,7 @@ def test_a_cache_that_everyone_can_write_is_refused_and_none_is_made(cache, trai
         ensure()
 
 
-def test_a_user_without_a_home_is_told_the_variable(trained, monkeypatch):
+def test_for_a_user_without_a_home_the_error_names_the_variable(trained, monkeypatch):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 
