@@ -24,7 +24,7 @@ from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError, NonFiniteLoss, check_one_of
 from cod_lightning.files import without_link
-from cod_lightning.forward.attention import is_grouped, use_grouped_attention
+from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer, predicting, read_only_at
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.row_tree import RowTree, most_that_pays, split_by_nodes, takes_tree
@@ -226,7 +226,7 @@ class PolicyModule(L.LightningModule):
         """
         tree = None
         if self._takes_tree(model):
-            found = RowTree(part.token_ids, part.lengths, part.action_mask, share=is_grouped(model))
+            found = RowTree(part.token_ids, part.lengths, part.action_mask)
             is_large = self.token_budget is not None and part.token_ids.numel() > self.token_budget
             tree = found if found.share <= most_that_pays(model) or is_large else None
         ids, mask = part.token_ids, part.action_mask
@@ -244,7 +244,7 @@ class PolicyModule(L.LightningModule):
         Those that begin `alike` come together where the model computes what they share once, and it pays.
         """
         assert self.token_budget is not None, "micro-batches have a bound"
-        budget, is_tree = self.token_budget, alike and is_grouped(self._model) and self._takes_tree(self._model)
+        budget, is_tree = self.token_budget, alike and self._takes_tree(self._model)
         most_padding = MOST_PADDING if self.device.type == "cpu" else self.token_budget  # elsewhere rows go without
         most = most_that_pays(self._model)
         lengths, keys = batch.lengths[rows], together[rows]
@@ -324,7 +324,7 @@ def _through(
             out = model.base_model(input_ids=ids, use_cache=False)
         return action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
     with read_only_at(model, tree.predicting):
-        out = model.base_model(input_ids=tree.token_ids, use_cache=False, **tree.inputs(model))
+        out = model.base_model(input_ids=tree.token_ids, use_cache=False, **tree.inputs())
     found = action_logprobs(
         out.last_hidden_state, layer, tree.token_ids, tree.wanted, entropy_gradient=entropy_gradient, parent=tree.parent
     )

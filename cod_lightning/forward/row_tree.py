@@ -5,9 +5,6 @@ tokens a third or fewer may differ from all others in themselves or in what come
 path from a root. Layers work on each node by itself, [1, N], and nothing is computed for padding. Only attention looks at rows:
 the nodes that a row adds have the queries, its whole path has the keys and values. Gradients of all rows flow back into the nodes
 that they share, so that sums are the same but for the order in which they are rounded.
-
-Flash and flex attention keep rows apart by themselves, by where they end (`cu_seq_lens_q` and the like, as transformers'
-`FlashAttentionKwargs` has them): there rows share nothing, and are without padding alone.
 """
 
 from bisect import bisect_left, insort
@@ -21,7 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
 from cod_lightning.forward.attention import ROWS, is_grouped
@@ -32,8 +29,6 @@ Lookups and further kernels take time, too (docs/results/speed.md)."""
 _SMALL = 512
 _KNOWN = "_cod_lightning_tree"
 """Attribute of a model: whether it takes rows as a tree."""
-_APART = ("flash", "flex")
-"""In the names of attentions that keep rows apart."""
 _ATTENDS = {"full_attention", "sliding_attention"}
 _ANY = torch.ones((1, 1, 1, 1), dtype=torch.bool)
 """A mask that transformers hands on as it is; attention along paths makes its own."""
@@ -147,16 +142,13 @@ class RowTree:
         token_ids: [B, W]
         lengths: [B], of each row without its padding.
         wanted: [B, W], tokens whose log-probs are asked for; nothing predicts the first of a row.
-        share: Whether rows have nodes in common.
     """
 
-    def __init__(
-        self, token_ids: Int[Tensor, "B W"], lengths: Int[Tensor, " B"], wanted: Bool[Tensor, "B W"], *, share: bool
-    ) -> None:
+    def __init__(self, token_ids: Int[Tensor, "B W"], lengths: Int[Tensor, " B"], wanted: Bool[Tensor, "B W"]) -> None:
         self._device = token_ids.device
         ids, ends = token_ids.cpu().numpy(), lengths.cpu().numpy()
         rows = [row[:end] for row, end in zip(ids, ends, strict=True)]
-        order, common = branches(rows) if share else (range(len(rows)), [0] * len(rows))
+        order, common = branches(rows)
         path, starts, num, before = np.zeros(ids.shape, np.int64), np.zeros(len(rows), np.int64), 0, 0
         for row, start in zip(order, common, strict=True):
             path[row, :start] = path[before, :start]
@@ -200,14 +192,9 @@ class RowTree:
         found[self._parent[self._is_wanted]] = True
         return found
 
-    def inputs(self, model: PreTrainedModel) -> dict[str, Any]:
-        """What the model's layers get beside the ids."""
-        more: dict[str, Any] = {"position_ids": self._tensor(self._depth)[None]}
-        if is_grouped(model):
-            return more | {"attention_mask": _ANY.to(self._device), ROWS: self}
-        ends = pad(self._tensor(self._ends).cumsum(0), (1, 0)).int()
-        width = int(self._ends.max())
-        return more | {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": width, "max_length_k": width}
+    def inputs(self) -> dict[str, Any]:
+        """What a model's layers get beside the ids."""
+        return {"position_ids": self._tensor(self._depth)[None], "attention_mask": _ANY.to(self._device), ROWS: self}
 
     def rows(self, values: Float[Tensor, "1 N"]) -> Float[Tensor, "B W"]:
         """Of each row the values of its nodes, 0 as padding; no view, since FSDP2 hangs a hook on what a forward pass returns."""
@@ -312,8 +299,8 @@ def takes_tree(
 ) -> bool:
     """Whether rows go through this model as a tree; asked once, of a case.
 
-    The model has to give the same `logprobs` of ids and action mask either way: recurrent layers and those that do not hand on what
-    they get give others.
+    The model has to attend by `grouped_attention` and to give the same `logprobs` of ids and action mask either way: recurrent
+    layers and those that do not hand on what they get give others.
     """
     if not hasattr(model, _KNOWN):
         setattr(model, _KNOWN, _may(model) and _does_the_same(model, logprobs))
@@ -321,9 +308,7 @@ def takes_tree(
 
 
 def _may(model: PreTrainedModel) -> bool:
-    if is_grouped(model):
-        return keeps_keys_and_values(model)
-    return any(name in str(model.config._attn_implementation) for name in _APART)
+    return is_grouped(model) and keeps_keys_and_values(model)
 
 
 @torch.no_grad()
@@ -336,7 +321,7 @@ def _does_the_same(model: PreTrainedModel, logprobs: Callable[..., Tensor]) -> b
     exact = model.dtype == torch.float32 and not torch.is_autocast_enabled(model.device.type)
     near = 1e-5 if exact else 2e-2  # of half precision one log-prob says little, all of them enough
     try:
-        found = logprobs(ids, mask, RowTree(ids, lengths, mask, share=is_grouped(model)))
+        found = logprobs(ids, mask, RowTree(ids, lengths, mask))
     except (IndexError, RuntimeError, TypeError, ValueError):  # layers that do not take, or hand on, what they get
         return False
     expected = logprobs(ids, mask, None)

@@ -1,15 +1,11 @@
 """Rows that go through a model as a tree: log-probs, entropies and gradients of the padded ones."""
 
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import flash_attention_mask
 
 from cod_lightning.forward import row_tree
 from cod_lightning.forward.attention import ROWS, use_grouped_attention
@@ -23,28 +19,9 @@ OWN_CODE = {"gpt_oss"}
 WIDTH = 14
 
 
-def _flash(module, query, key, value, attention_mask, cu_seq_lens_q, cu_seq_lens_k, max_length_q, **options):
-    """What flash attention does with rows that it is told the ends of; its kernel is for GPUs."""
-    ends = cu_seq_lens_q.tolist()
-    assert (ends[0], ends[-1]) == (0, query.shape[2]), "all of the rows, and nothing else"
-    assert (attention_mask, cu_seq_lens_q.dtype, cu_seq_lens_k.tolist()) == (None, torch.int32, ends)
-    assert max(end - begin for begin, end in pairwise(ends)) <= max_length_q
-    rows = [
-        sdpa_attention_forward(module, query[:, :, a:b], key[:, :, a:b], value[:, :, a:b], None, **options)[0]
-        for a, b in pairwise(ends)
-    ]
-    return torch.cat(rows, dim=1), None
-
-
-def _model(name, attention="ours"):
+def _model(name):
     model = made(name)
-    if attention == "ours":
-        use_grouped_attention(model)
-    if attention == "flash":
-        AttentionInterface.register("flash_stand_in", _flash)
-        AttentionMaskInterface.register("flash_stand_in", flash_attention_mask)
-    if attention in ("flash", "flex"):
-        model.config._attn_implementation = {"flash": "flash_stand_in", "flex": "flex_attention"}[attention]
+    use_grouped_attention(model)
     return model
 
 
@@ -131,27 +108,6 @@ def test_they_are_where_activations_are_computed_again():
     _assert_alike(model, _rows())
 
 
-@each("name", ["qwen3", "mixtral"])
-def test_flash_attention_is_told_where_rows_end(name):
-    model, plain = _model(name, "flash"), _model(name)
-    found, entropies, ours = _with_gradients(model, _rows(), True)
-    wanted, expected, theirs = _with_gradients(plain, _rows(), False)
-    assert torch.allclose(found, wanted, atol=1e-5)
-    assert torch.allclose(entropies, expected, atol=1e-5)
-    assert all(torch.allclose(ours[key], theirs[key], atol=1e-4, rtol=1e-4) for key in theirs)
-    assert _tokens_of_a_pass(model, _rows((WIDTH, 10, 12, 10), 8), True) == [WIDTH + 10 + 12 + 10], "nothing is shared"
-
-
-@pytest.mark.slow  # inductor is loaded, though nothing is compiled
-@pytest.mark.filterwarnings("ignore")  # that it is not compiled, and what torch and transformers say of themselves
-@pytest.mark.parametrize("name", every_day(["qwen3", "gemma2", "gemma3_text", "mixtral", "llama"], {"gemma3_text"}))
-def test_flex_attention_keeps_rows_apart(name):
-    model, rows = _model(name, "flex"), _rows()
-    with torch.compiler.set_stance("force_eager"), torch.no_grad():  # on a CPU it has no backward pass
-        found, wanted = _scored(model, rows, True), _scored(_model(name), rows, False)
-    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, wanted, strict=True))
-
-
 @pytest.mark.parametrize("name", every_day(FAMILIES, {"llama", "qwen3_5_text", "gpt_oss"}))
 def test_what_a_model_does_on_a_case_says_whether_it_takes_them(name, monkeypatch):
     monkeypatch.setattr(row_tree, "_may", lambda model: True)
@@ -162,10 +118,8 @@ def _forget(layer, args, kwargs):
     return args, {key: value for key, value in kwargs.items() if key != ROWS}
 
 
-def test_attention_that_does_not_keep_rows_apart_and_recurrent_layers_do_not():
-    assert not row_tree._may(_model("qwen3", "torch's"))
-    assert row_tree._may(_model("qwen3", "flash"))
-    assert row_tree._may(_model("qwen3", "flex"))
+def test_other_attention_and_recurrent_layers_do_not():
+    assert not row_tree._may(made("qwen3"))
     assert row_tree._may(_model("qwen3"))
     assert not row_tree._may(_model("qwen3_5_text"))
 
@@ -213,7 +167,7 @@ def _padded(rows):
 def test_a_node_is_a_token_with_all_that_comes_before_it(rows, data):
     (ids, lengths), bits = _padded(rows), data.draw(st.randoms(use_true_random=False))
     wanted = torch.tensor([[bits.random() < 0.5 for _ in row] for row in ids.tolist()])
-    tree = RowTree(ids, lengths, wanted, share=True)
+    tree = RowTree(ids, lengths, wanted)
     nodes = {tuple(row[: n + 1]) for row in rows for n in range(len(row))}
     assert tree.token_ids.shape[1] == len(nodes)
     numbers = torch.arange(1, 1 + len(nodes))[None].float()
@@ -230,16 +184,9 @@ def test_a_node_is_a_token_with_all_that_comes_before_it(rows, data):
     assert {1 + n for n in tree.predicting[0].nonzero().flatten().tolist()} == before
 
 
-def test_nothing_is_shared_where_attention_keeps_rows_apart_by_itself():
-    ids = torch.tensor([[1, 2, 3], [1, 2, 9]])
-    tree = RowTree(ids, torch.tensor([3, 2]), ids > 1, share=False)
-    assert tree.token_ids.tolist() == [[1, 2, 3, 1, 2]]
-    assert tree.parent.tolist() == [0, 0, 1, 0, 3]
-
-
 def test_a_tree_pays_by_the_share_of_places_that_are_nodes_and_earlier_in_wide_models():
     ids = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 4]])
-    assert RowTree(ids, torch.tensor([4, 4]), ids > 0, share=True).share == 5 / 8
+    assert RowTree(ids, torch.tensor([4, 4]), ids > 0).share == 5 / 8
     model = _model("qwen3")
     assert row_tree.most_that_pays(model) == 0.5
     model.config.hidden_size = 576

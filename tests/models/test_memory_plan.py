@@ -174,13 +174,13 @@ def test_a_tree_of_rows_keeps_about_what_is_planned(num_siblings, monkeypatch):
     kept, lengths = [], torch.full((num_siblings,), 240)
     ids = torch.arange(240).expand(num_siblings, -1) % 60
     ids = torch.cat((ids[:, :-4], 60 + torch.arange(num_siblings)[:, None].expand(-1, 4)), dim=1)
-    tree = RowTree(ids, lengths, ids >= 60, share=True)
+    tree = RowTree(ids, lengths, ids >= 60)
     assert tree.token_ids.shape[1] == 236 + 4 * num_siblings
     for num_layers in (1, 3):
         config = Qwen3Config(**LAYER, num_hidden_layers=num_layers)  # pyright: ignore[reportArgumentType]
         model = Qwen3ForCausalLM(config)
         attention.use_grouped_attention(model)
-        kept.append(saved_bytes(model, tree.token_ids, False, **tree.inputs(model)))
+        kept.append(saved_bytes(model, tree.token_ids, False, **tree.inputs()))
     run = RunSizes(weight_bytes=4, activation_bytes=4, num_tokens=tree.token_ids.shape[1], scores_bytes=0)
     planned = 2 * activations(sizes_of(model), run, run.num_tokens) / 3  # pyright: ignore[reportPossiblyUnboundVariable]
     assert 0.8 * planned < kept[1] - kept[0] < 1.05 * planned

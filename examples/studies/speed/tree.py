@@ -57,7 +57,7 @@ def main() -> None:
     ids[inside] = torch.tensor([token for row in rows for token in row.token_ids])
     mask[inside] = torch.tensor([sampled for row in rows for sampled in row.action_mask])
     if asked.model:
-        model: Any = read_model(asked.model, "--model", attn_implementation="sdpa")
+        model: Any = read_model(asked.model, "--model", dtype=torch.float32)
     else:
         small = Qwen3Config(**SIZES, vocab_size=1 + int(ids.max()), num_key_value_heads=2, head_dim=32)
         model = Qwen3ForCausalLM(small)
@@ -78,10 +78,7 @@ def main() -> None:
         print("Rows share too little: they are padded.")
         return
     padded, trees = made(split_by_token_budget(lengths, every, asked.budget)), made(alike)
-    nodes = sum(
-        row_tree.RowTree(part.token_ids, part.lengths, part.action_mask, share=True).token_ids.shape[1]
-        for part in trees
-    )
+    nodes = sum(row_tree.RowTree(part.token_ids, part.lengths, part.action_mask).token_ids.shape[1] for part in trees)
     print(
         f"{len(rows)} rows, {int(lengths.sum()):,} tokens, {nodes:,} nodes; {len(padded)} and {len(trees)} micro-batches"
     )
