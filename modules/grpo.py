@@ -195,8 +195,7 @@ class GRPOModule(PolicyModule):
 
         What stands before it, groups of lifecycles -> rewards -> advantages -> rows, is `TrainingRollouts.next`.
         """
-        seed = derive_seed("marked tokens", self.seed, self.global_step)
-        update = plan_update(batch, self.loss, every_row=bool(self.terms), seed=seed)
+        update = plan_update(batch, self.loss, every_row=bool(self.terms))
         own = self._split(batch, update.rows, update.together)
         parts = padded(own, max(gathered(len(own))))
         optimizer: Any = self.optimizers()
@@ -224,7 +223,7 @@ class GRPOModule(PolicyModule):
                 continue
             part = batch.rows(rows)
             beside = self._looked_at(part)
-            loss, found = self._loss(part, beside, update, update.marked[rows, : part.token_ids.shape[1]])
+            loss, found = self._loss(part, beside, update)
             self._stop_if_not_finite(loss, beside.policy_logprobs, part)
             self._backward(loss, last=last)
             for listener in self.row_listeners:
@@ -232,7 +231,7 @@ class GRPOModule(PolicyModule):
             totals = added(totals, found)
         return reduce(added, gathered(totals))
 
-    def _loss(self, part: Batch, beside: TermInputs, update: Update, marked: Tensor) -> tuple[Tensor, Sums]:
+    def _loss(self, part: Batch, beside: TermInputs, update: Update) -> tuple[Tensor, Sums]:
         """The policy loss of a micro-batch and all terms, over the update's denominators, and what it adds to the update's sums."""
         logprobs = beside.policy_logprobs
         inputs = LossInputs(
@@ -240,7 +239,6 @@ class GRPOModule(PolicyModule):
             behaviour_logprobs=part.behaviour_logprobs,
             advantages=part.token_advantages,
             action_mask=part.action_mask,
-            marked=marked,
             episode=part.episode,
             siblings=part.siblings,
             num_action_tokens=update.num_action_tokens,

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.methods.nft import NFT
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.objective.losses import (
@@ -45,7 +44,6 @@ def inputs(seed: int, width=9, dtype=torch.float64, spread=0.5, episodes=tuple(E
         behaviour_logprobs=torch.where(mask, behaviour, 0.0),
         advantages=of_episode[episode][:, None] * mask,
         action_mask=mask,
-        marked=(torch.rand(shape, generator=rng) < 0.3) & mask,
         episode=episode,
         num_action_tokens=int(mask.sum()) + 20,
         num_episodes=6,
@@ -135,14 +133,6 @@ def rec_token(keeps: Callable[[float, float], bool], weighted: bool):
 def cispo_token(x: LossInputs, token: Token) -> Tensor:
     weight = min(max(gap(x, token).exp().item(), 1 - 0.3), 1 + 0.4)
     return weight * x.advantages[token] * x.policy_logprobs[token]
-
-
-def kl_cov_token(x: LossInputs, token: Token) -> Tensor:
-    return gap(x, token).exp() * x.advantages[token] - 0.7 * bool(x.marked[token]) * gap(x, token).abs()
-
-
-def clip_cov_token(x: LossInputs, token: Token) -> Tensor:
-    return ppo_token(0.3, 0.4)(x, token) * (not x.marked[token])
 
 
 def opmd(x: LossInputs) -> Tensor:
@@ -253,6 +243,4 @@ LOSSES: dict[str, tuple[PolicyLoss, Callable[[LossInputs], Tensor]]] = {
     "nft": (NFT(), nft(1.0, 1.0)),
     "nft soft": (NFT(negative_weight=0.5, least_negative=0.3), nft(0.5, 0.3)),
     "sdpo": (SDPO(beta=0.7), sdpo(0.7)),
-    "clip cov": (ClipCov(ratio_low=0.3, ratio_high=0.4), by_tokens(clip_cov_token, per_token)),
-    "kl cov": (KLCov(penalty=0.7), by_tokens(kl_cov_token, per_token)),
 }

@@ -31,7 +31,7 @@ class SelfImitation(Replay):
     10240 rewards and a rise over 200 steps); priorities are those of Oh et al., "Self-Imitation Learning" (arXiv 1806.05635),
     whose exponent is 0.6. What differs: an episode is what is stored, compared at its place, so that with `TrajectoryCredit` a
     lifecycle is good as a whole; some episodes join every update, where the source waits until its buffer is full, trains on
-    all of it and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`ClipCov`).
+    all of it and empties it; no reward for tool calls, and no clip by covariance.
 
     Args:
         episodes_per_update: Stored episodes that join an update, at most.

@@ -1,17 +1,17 @@
-"""One optimizer update: its rows, denominators and marked tokens, micro-batches that fit a budget, and what it adds up to."""
+"""One optimizer update: its rows and denominators, micro-batches that fit a budget, and what it adds up to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from cod_lightning.credit.credited import NO_ADVANTAGE
 from cod_lightning.objective.batch import Batch
-from cod_lightning.objective.losses import PolicyLoss, UpdateTokens
-from cod_lightning.ranks import gathered, rank
+from cod_lightning.objective.losses import PolicyLoss
+from cod_lightning.ranks import gathered
 
 MOST_PADDING = 4096
 """Tokens of padding between the episodes of a micro-batch, where padding is computed."""
@@ -23,8 +23,6 @@ class Update:
 
     rows: Int[Tensor, " b"]
     """Rows that may have a gradient; the others are not looked at."""
-    marked: Bool[Tensor, "B T"]
-    """Tokens that the loss treats differently."""
     together: Int[Tensor, " B"]
     """Of each row, what a micro-batch must not be cut within."""
     num_action_tokens: int
@@ -33,49 +31,26 @@ class Update:
     """The other denominator: episodes of all ranks with a row, counted likewise."""
 
 
-def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool, seed: int) -> Update:
+def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool) -> Update:
     """Choose rows and count denominators.
 
     An episode whose advantage is not known, because a reward is missing or too few siblings have theirs, is not one with an
     advantage of 0: it is in no row and in no denominator, as if it had not been sampled. Of the others, rows of zero advantage
-    count and are skipped unless they are marked, or `every_row` is set because some term of the objective (a divergence, an
-    entropy bonus) has a gradient there too. An episode's rows are all on one rank.
+    count and are skipped unless `every_row` is set because some term of the objective (a divergence, an entropy bonus) has a
+    gradient there too. An episode's rows are all on one rank.
     """
-    token_advantages = batch.token_advantages
     mask = batch.known
     there = mask.any(dim=1)
-    tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
-    marked = _marked(loss, tokens, batch.episode, seed)
     counts = gathered((int(mask.sum()), len(torch.unique(batch.episode[there]))))
-    needed = token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | marked.any(dim=1) | every_row | loss.every_row
+    needed = batch.token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | every_row | loss.every_row
     # a loss takes an episode's ratio of all of its rows
     needed = torch.isin(batch.episode, batch.episode[needed])
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
-        marked=marked,
         together=batch.siblings if loss.compares_siblings else batch.episode,
         num_action_tokens=sum(tokens for tokens, _ in counts),
         num_episodes=sum(episodes for _, episodes in counts),
     )
-
-
-def _marked(loss: PolicyLoss, tokens: UpdateTokens, episode: Int[Tensor, " B"], seed: int) -> Bool[Tensor, "B T"]:
-    """Every rank chooses out of all ranks' tokens, put into one row in the order of episodes, and keeps what is its own."""
-    mask = tokens.action_mask
-    out = torch.zeros_like(mask)
-    if type(loss).mark is PolicyLoss.mark:
-        return out
-    of_tokens = tokens.behaviour_logprobs, tokens.advantages, episode[:, None].expand_as(mask)
-    parts = gathered(torch.stack([values[mask].double() for values in of_tokens]).cpu())
-    every = torch.cat(parts, dim=1)
-    order = every[2].argsort(stable=True)
-    behaviour, advantages = every[:2, order][:, None]
-    whole = UpdateTokens(
-        behaviour_logprobs=behaviour, advantages=advantages, action_mask=torch.ones_like(behaviour).bool()
-    )
-    chosen = torch.empty_like(order, dtype=torch.bool).index_copy(0, order, loss.mark(whole, seed)[0])
-    out[mask] = chosen.split([part.shape[1] for part in parts])[rank()].to(out.device)
-    return out
 
 
 def split_by_token_budget(

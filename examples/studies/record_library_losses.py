@@ -1,6 +1,6 @@
 """Records what other libraries' own losses give on random rows, for `tests/objective/test_libraries.py`.
 
-    pip download --no-deps trl==1.16.0 verl==0.9.1 trinity-rft==0.6.0
+    pip download --no-deps trl==1.16.0 trinity-rft==0.6.0
     python examples/studies/record_library_losses.py *.whl
 
 Nothing is installed: of each wheel only the function or method that computes the loss is executed, with a stand-in for what
@@ -40,13 +40,6 @@ TRINITY: dict[str, dict[str, Any]] = {
     "trinity rec two-side weighted": {"clip_mode": "two-side", "weight": "importance_sampling"},
     "trinity rec ring": {"clip_mode": "ring", "epsilon_low_prime": 0.4, "epsilon_high_prime": 0.5},
     "trinity rec none": {"clip_mode": "none"},
-}
-VERL: dict[str, tuple[str, dict[str, Any]]] = {
-    "verl clip_cov": (
-        "compute_policy_loss_clip_cov",  # a fraction so large that all candidates are drawn
-        {"clip_cov_ratio": 0.99, "clip_cov_lb": 0.1, "clip_cov_ub": 5.0},
-    ),
-    "verl kl_cov": ("compute_policy_loss_kl_cov", {"kl_cov_ratio": 0.2, "ppo_kl_coef": 0.7}),
 }
 
 
@@ -111,23 +104,6 @@ def trinity(wheel: str, x: SimpleNamespace, policy: Tensor, options: dict[str, A
     return rec(**options)(policy, x.behaviour, x.mask.double(), x.advantages[:, None].expand_as(policy))[0]
 
 
-def verl(wheel: str, x: SimpleNamespace, policy: Tensor, options: tuple[str, dict[str, Any]]) -> Tensor:
-    """A `compute_policy_loss_*`, with ranges as wide as its examples have them."""
-    name, of_loss = options
-    sums = SimpleNamespace(masked_mean=masked_mean, masked_sum=lambda values, mask: (values * mask).sum())
-    names = {"verl_F": sums, "AlgoConfig": type(None)}
-    found = pieces(wheel, "verl/trainer/ppo/core_algos.py", ["agg_loss", name], names)[name]
-    config = SimpleNamespace(
-        policy_loss=SimpleNamespace(**of_loss),
-        clip_ratio=1.0,
-        clip_ratio_low=1.0,
-        clip_ratio_high=1.0,
-        global_batch_info={},
-    )
-    advantages = (x.advantages[:, None] * x.mask).expand_as(policy)
-    return found(x.behaviour, policy, advantages, x.mask.double(), "token-mean", config)[0]
-
-
 def main(wheels: list[str]) -> None:
     """Write the golden file."""
     rng = torch.Generator().manual_seed(7)
@@ -145,11 +121,10 @@ def main(wheels: list[str]) -> None:
     }
     out["cases"] = {}
     of = {Path(wheel).name.partition("-")[0].partition("_")[0]: wheel for wheel in wheels}
-    for library, compute, cases in (("trl", trl, TRL), ("trinity", trinity, TRINITY), ("verl", verl, VERL)):
+    for library, compute, cases in (("trl", trl, TRL), ("trinity", trinity, TRINITY)):
         for name, options in cases.items():
-            # verl's covariances are of the policy's log-probs, ours of the behaviour's: a constant gap makes them equal
-            policy = (x.behaviour + 0.3 if library == "verl" else x.policy.clone()).requires_grad_()
-            loss = compute(of[library], x, policy, options)  # pyright: ignore[reportArgumentType]
+            policy = x.policy.clone().requires_grad_()
+            loss = compute(of[library], x, policy, options)
             loss.backward()
             assert policy.grad is not None
             out["cases"][name] = {"policy": policy.tolist(), "loss": loss.item(), "gradient": policy.grad.tolist()}

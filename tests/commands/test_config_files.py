@@ -208,10 +208,10 @@ def test_arguments_that_defaults_give_to_no_class_in_particular_are_those_of_the
 def test_methods_and_programs_are_imported_where_a_command_line_or_a_config_names_their_classes(monkeypatch, tmp_path):
     imported = []
     monkeypatch.setattr(shipped, "import_module", imported.append)
-    expand(["--config", "smoke", "--model.loss", "KLCov", "--data.program", "BestOfN"])
+    expand(["--config", "smoke", "--model.loss", "NFT", "--data.program", "BestOfN"])
     (tmp_path / "mine.yaml").write_text("data: {source: {class_path: Bandit}}\n")
     expand(["--config", str(tmp_path / "mine.yaml")])
-    named = ("lifecycles.best_of_n", "methods.covariance", "methods.bandit")
+    named = ("lifecycles.best_of_n", "methods.nft", "methods.bandit")
     assert imported == [f"cod_lightning.{name}" for name in named]
 
 

@@ -16,10 +16,9 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward import row_tree
 from cod_lightning.forward.row_tree import RowTree
-from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.losses import GSPO
+from cod_lightning.objective.losses import DAPO, GSPO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
@@ -159,8 +158,8 @@ def see_alike(ours, theirs):
 
 OBJECTIVES = {
     "rec": {"mismatch": TokenTruncate()},
-    "clip_cov": {"loss": ClipCov(drop_fraction=0.1, cov_low=-9.0, cov_high=9.0), "scale": "batch", "reweight": None},
-    "kl_cov": {"loss": KLCov(penalised_fraction=0.1), "terms": [KL(coefficient=0.1)], "filter_packs": True},
+    "dapo": {"loss": DAPO(), "scale": "batch", "reweight": None},
+    "divergence": {"terms": [KL(coefficient=0.1)], "filter_packs": True},
     "gspo": {"loss": GSPO(), "terms": [EntropyBonus(coefficient=0.01)], "gradient_clip_val": 1e-3},
     "critic": {"critic": ValueHead(lr=0.1, gae_lambda=0.9)},
 }

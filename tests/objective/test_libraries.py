@@ -13,8 +13,7 @@ import torch
 
 from cod_lightning.credit.baselines import LeaveOneOut
 from cod_lightning.credit.table import PerEpisode
-from cod_lightning.methods.covariance import ClipCov, KLCov
-from cod_lightning.objective.losses import CISPO, DAPO, GRPO, GSPO, LOOP, REC, DrGRPO, LossInputs, UpdateTokens
+from cod_lightning.objective.losses import CISPO, DAPO, GRPO, GSPO, LOOP, REC, DrGRPO, LossInputs
 from cod_lightning.objective.terms import kl_to_reference
 from tests.cases import each
 
@@ -31,8 +30,6 @@ OURS = {
     "trinity rec two-side weighted": REC(clip="two_side", importance_weights=True),
     "trinity rec ring": REC(clip="ring", outer_low=0.4, outer_high=0.5),
     "trinity rec none": REC(clip="none"),
-    "verl clip_cov": ClipCov(drop_fraction=0.99, cov_low=0.1),
-    "verl kl_cov": KLCov(penalised_fraction=0.2, penalty=0.7),
 }
 
 
@@ -47,16 +44,12 @@ def test_a_loss_has_the_value_and_gradient_of_the_library(name):
     policy = torch.tensor(expected["policy"], dtype=torch.float64, requires_grad=True)
     mask = torch.tensor(GOLDEN["mask"])
     advantages = torch.tensor(GOLDEN["advantages"], dtype=torch.float64)[:, None] * mask
-    tokens = UpdateTokens(behaviour_logprobs=behaviour, advantages=advantages, action_mask=mask)
-    marked = loss.mark(tokens, seed=0)
-    assert marked.any() == name.startswith("verl")
     value = loss(
         LossInputs(
             policy_logprobs=policy,
             behaviour_logprobs=behaviour,
             advantages=advantages,
             action_mask=mask,
-            marked=marked,
             episode=torch.arange(len(mask)),
             num_action_tokens=int(mask.sum()),
             num_episodes=len(mask),
@@ -109,7 +102,6 @@ def test_loop_has_the_value_and_gradient_of_its_source(level):
         behaviour_logprobs=padded(OLD),
         advantages=torch.tensor(ADVANTAGES, dtype=torch.float64)[:, None] * mask,
         action_mask=mask,
-        marked=torch.zeros_like(mask),
         episode=torch.arange(4),
         num_action_tokens=int(mask.sum()),
         num_episodes=32,

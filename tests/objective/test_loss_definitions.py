@@ -6,7 +6,7 @@ from importlib import import_module
 
 import torch
 
-from cod_lightning.methods import covariance, nft, sdpo
+from cod_lightning.methods import nft, sdpo
 from cod_lightning.objective import losses
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.losses.base import units_of
@@ -14,7 +14,7 @@ from tests.cases import each
 from tests.loss_inputs import LOSSES, gradient, inputs, rows_of
 
 ROOMS = [import_module(f"{losses.__name__}.{one.name}") for one in pkgutil.iter_modules(losses.__path__)]
-PUBLIC = [value for room in (*ROOMS, nft, sdpo, covariance) for value in vars(room).values() if isinstance(value, type)]
+PUBLIC = [value for room in (*ROOMS, nft, sdpo) for value in vars(room).values() if isinstance(value, type)]
 CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
 EVERY = each("name", LOSSES)
 
@@ -53,8 +53,7 @@ def test_what_is_not_an_action_has_no_gradient_whatever_stands_there(name, store
     garbage = torch.where(x.action_mask, x.policy_logprobs.detach(), stored)
     wide = torch.nn.functional.pad(garbage, (0, 3), value=stored).requires_grad_()
     padded = {
-        k: torch.nn.functional.pad(getattr(x, k), (0, 3))
-        for k in ("behaviour_logprobs", "advantages", "action_mask", "marked")
+        k: torch.nn.functional.pad(getattr(x, k), (0, 3)) for k in ("behaviour_logprobs", "advantages", "action_mask")
     }
     again, other = gradient(loss, replace(x, policy_logprobs=wide, **padded))
     torch.testing.assert_close(again, value, atol=1e-12, rtol=0)
@@ -84,10 +83,10 @@ def test_an_episode_of_zero_advantage_has_a_gradient_only_where_the_loss_says_so
     if loss.every_row:
         assert found[silent].abs().sum() > 0
     else:
-        assert (found[silent][~x.marked[silent]] == 0).all()
+        assert (found[silent] == 0).all()
 
 
-UNCLIPPED = covariance.KLCov | losses.OPMD | losses.RLOO | sdpo.SDPO
+UNCLIPPED = losses.OPMD | losses.RLOO | sdpo.SDPO
 CLIPPED = [name for name, (loss, _) in LOSSES.items() if not isinstance(loss, UNCLIPPED)]
 
 
@@ -120,9 +119,7 @@ def test_an_update_without_actions_costs_nothing(name):
     loss, _ = LOSSES[name]
     x = inputs(9)
     blank = torch.zeros_like(x.action_mask)
-    nothing = replace(
-        x, action_mask=blank, marked=blank, advantages=x.advantages * 0, num_action_tokens=0, num_episodes=0
-    )
+    nothing = replace(x, action_mask=blank, advantages=x.advantages * 0, num_action_tokens=0, num_episodes=0)
     value, found = gradient(loss, nothing)
     assert value == 0
     assert (found == 0).all()

@@ -62,7 +62,6 @@ def two_tokens(gap, advantage):
         behaviour_logprobs=torch.tensor([[-0.5 - gap, -0.5]]),
         advantages=torch.tensor([[advantage, 1.0]]),
         action_mask=mask,
-        marked=~mask,
         num_action_tokens=2,
         episode=torch.arange(1),
         num_episodes=1,

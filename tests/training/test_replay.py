@@ -204,7 +204,7 @@ def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_deno
     assert not of_replayed & set(keys[~batch.is_replayed].tolist())
     places = {tuple(place) for place in batch.place[batch.is_replayed].tolist()}
     assert len(of_replayed) == len(places) < int(batch.is_replayed.sum())
-    update = plan_update(batch, GRPO(), every_row=False, seed=0)
+    update = plan_update(batch, GRPO(), every_row=False)
     assert batch.is_replayed[update.rows].sum() == batch.is_replayed.sum()
     signal = story.credits[1].packs_with_signal
     kept = [b for b, (g, _, _) in enumerate(batch.place.tolist()) if g >= len(signal) or signal[g] or not filtered]

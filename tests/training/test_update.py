@@ -6,7 +6,6 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cod_lightning.methods.covariance import KLCov
 from cod_lightning.objective.losses import OPMD, REC
 from cod_lightning.training import update as of_update
 from cod_lightning.training.update import plan_update, split_by_token_budget
@@ -38,7 +37,7 @@ def advantages():
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
     rows = stamped(plain_credit(values, filtered=filter_packs), x)
-    return plan_update(rows, loss or REC(), every_row=every_row, seed=0)
+    return plan_update(rows, loss or REC(), every_row=every_row)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_rows_and_denominators():
@@ -53,7 +52,6 @@ def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_r
     of_pack = x.place[:, 0] < 2
     assert found.num_action_tokens == int(x.action_mask[of_pack].sum())
     assert found.num_episodes == 2 * K * E
-    assert not plan(x, values, KLCov(penalised_fraction=0.99), filter_packs=True).marked[~of_pack].any()
 
 
 @each("filter_packs", [False, True])
@@ -65,26 +63,18 @@ def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter
 
 
 @each("filter_packs", [False, True])
-@each("loss", [REC(), OPMD(), KLCov(penalised_fraction=0.99)])
+@each("loss", [REC(), OPMD()])
 def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(loss, filter_packs):
     x, values = batch(), advantages()
     known = torch.ones(G, K, E, dtype=torch.bool)
     known[0, 1, 1:] = False  # one lifecycle failed
     known[1] = False  # too few survivors
     credit = plain_credit(torch.where(known, values, 0.0), known, filtered=filter_packs)
-    found = plan_update(stamped(credit, x), loss, every_row=True, seed=0)
+    found = plan_update(stamped(credit, x), loss, every_row=True)
     counted = [b for b, (g, k, e) in enumerate(x.place.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)]
     assert found.rows.tolist() == counted
     assert found.num_action_tokens == int(x.action_mask[counted].sum())
     assert found.num_episodes == len({tuple(x.place[b].tolist()) for b in counted})
-    others = [b for b in range(len(x)) if b not in counted]
-    assert not found.marked[others].any()
-
-
-def test_episodes_with_marked_tokens_are_taken():
-    x, values = batch(), advantages() * 0
-    found = plan(x, values, KLCov(penalised_fraction=0.02))
-    assert found.rows.tolist() == torch.isin(x.episode, x.episode[found.marked.any(1)]).nonzero().flatten().tolist()
 
 
 def test_where_tokens_have_advantages_of_their_own_an_episode_is_taken_with_all_of_its_rows():
@@ -112,44 +102,12 @@ def test_rows_of_negative_advantages_alone_are_signal_as_those_of_positive_ones_
         assert up.num_action_tokens == down.num_action_tokens
 
 
-def test_denominators_are_of_all_ranks_and_each_keeps_its_own_of_the_tokens_that_all_mark(monkeypatch):
-    class EverySecond(REC):
-        def mark(self, tokens, seed):
-            return torch.arange(tokens.action_mask.shape[1])[None] % 2 == 0
-
-    def gathered(own):
-        """Of a rank before this one, with three tokens in two episodes."""
-        return [(3, 2) if isinstance(own, tuple) else own[:, :3], own]
-
+def test_denominators_are_of_all_ranks(monkeypatch):
     x, alone = batch(), plan(batch(), advantages())
-    monkeypatch.setattr(of_update, "gathered", gathered)
-    monkeypatch.setattr(of_update, "rank", lambda: 1)
-    found = plan(x, advantages(), loss=EverySecond())
+    monkeypatch.setattr(of_update, "gathered", lambda own: [(3, 2), own])  # a rank has three tokens in two episodes
+    found = plan(x, advantages())
     assert found.num_action_tokens == alone.num_action_tokens + 3
     assert found.num_episodes == alone.num_episodes + 2
-    marked = found.marked[x.action_mask].tolist()
-    assert marked == [(3 + token) % 2 == 0 for token in range(len(marked))]
-
-
-def test_what_is_marked_does_not_depend_on_which_rank_has_which_episodes(monkeypatch):
-    class Drawn(REC):
-        def mark(self, tokens, seed):
-            rng = torch.Generator().manual_seed(seed)
-            return tokens.action_mask & (torch.rand(tokens.action_mask.shape, generator=rng) < 0.5)
-
-    x, kept = batch(), []
-    alone = plan(x, advantages(), loss=Drawn()).marked
-    ranks = [x.place[:, 0] == 1, x.place[:, 0] != 1]  # as in a further pass, whose packs come in another order
-    for number in range(2):
-        monkeypatch.setattr(of_update, "gathered", lambda own: kept.append(own) or [own])
-        plan(x.rows(ranks[number].nonzero().squeeze(1)), advantages(), loss=Drawn())
-    of_tokens = [own for own in kept if isinstance(own, torch.Tensor)]
-    monkeypatch.setattr(of_update, "gathered", lambda own: of_tokens if isinstance(own, torch.Tensor) else [own])
-    for number in range(2):
-        monkeypatch.setattr(of_update, "rank", lambda number=number: number)
-        rows = x.rows(ranks[number].nonzero().squeeze(1))
-        found = plan(rows, advantages(), loss=Drawn()).marked
-        assert torch.equal(found, alone[ranks[number]][:, : found.shape[1]])
 
 
 ROWS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 8)), max_size=40)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cod_lightning.objective.losses.base import LossInputs as LossInputs
     from cod_lightning.objective.losses.base import LossOutputs as LossOutputs
     from cod_lightning.objective.losses.base import PolicyLoss as PolicyLoss
-    from cod_lightning.objective.losses.base import UpdateTokens as UpdateTokens
     from cod_lightning.objective.losses.ppo import DAPO as DAPO
     from cod_lightning.objective.losses.ppo import GRPO as GRPO
     from cod_lightning.objective.losses.ppo import GSPO as GSPO

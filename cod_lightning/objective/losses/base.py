@@ -10,15 +10,6 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateTokens:
-    """What is known of all tokens of an update before any forward pass."""
-
-    behaviour_logprobs: Float[Tensor, "B T"]
-    advantages: Float[Tensor, "B T"]
-    action_mask: Bool[Tensor, "B T"]
-
-
-@dataclass(frozen=True, kw_only=True)
 class LossInputs:
     """What a loss may look at: rows of one micro-batch, which holds every row of each of its episodes."""
 
@@ -28,8 +19,6 @@ class LossInputs:
     """Under the sampler (nats)."""
     advantages: Float[Tensor, "B T"]
     action_mask: Bool[Tensor, "B T"]
-    marked: Bool[Tensor, "B T"]
-    """Tokens that the loss's `mark` chose out of the whole update."""
     episode: Int[Tensor, " B"]
     """Which episode a row is of; any integers."""
     num_action_tokens: int
@@ -56,13 +45,6 @@ class PolicyLoss(ABC):
     """Whether rows of zero advantage have a gradient too; elsewhere they are left out of the forward pass."""
     compares_siblings: ClassVar[bool] = False
     """Whether a micro-batch has to hold all rows of the siblings at one place of a pack, and not of an episode alone."""
-
-    def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
-        """Tokens of the whole update that the loss treats differently: none, unless it says so.
-
-        Asked for once before the update is split, so that the choice does not depend on micro-batches.
-        """
-        return torch.zeros_like(tokens.action_mask)
 
     @abstractmethod
     def __call__(self, inputs: LossInputs) -> LossOutputs:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from cod_lightning.objective.losses.base import (
@@ -121,9 +121,8 @@ def clipped(
     share: Float[Tensor, "B T"],
     clip_low: float,
     clip_high: float,
-    dropped: Bool[Tensor, "B T"] | None = None,
 ) -> LossOutputs:
-    """- sum_t share_t min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t), `dropped` tokens left out.
+    """- sum_t share_t min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t).
 
     Equal to the minimum in value and gradient; a ratio that is clipped is never exponentiated, since where it overflows
     the gradient of exp times 0 is NaN.
@@ -133,8 +132,5 @@ def clipped(
     is_clipped = ((advantages > 0) & (ratio > 1 + clip_high)) | ((advantages < 0) & (ratio < 1 - clip_low))
     bound = torch.full_like(ratio, 1 - clip_low).masked_fill(advantages > 0, 1 + clip_high)
     counts = ~is_clipped & (advantages != 0)
-    if dropped is not None:
-        is_clipped, share = is_clipped | dropped, torch.where(dropped, 0.0, share)
-        counts = counts & ~dropped
     surrogate = torch.where(counts, torch.where(counts, log_ratio, 0.0).exp(), bound) * advantages
     return LossOutputs(loss=-(share * surrogate).sum(), num_clipped=num_clipped(inputs, is_clipped))

@@ -33,7 +33,6 @@ from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.methods.attempts import Anchored, Counterfactual
-from cod_lightning.methods.covariance import ClipCov, KLCov
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import GSPO
@@ -128,8 +127,7 @@ def built(spec: Any) -> Any:
 def options() -> dict[str, dict[str, Any]]:
     """Arguments of the module for every file; method=rec first, to which the others compare."""
     found: dict[str, dict[str, Any]] = {"method=rec": {}}
-    kin = {"scale": "group", "reweight": None}
-    found |= {f"method=grpo --model.loss {one.__name__}": {"loss": one(), **kin} for one in (ClipCov, GSPO, KLCov)}
+    found["method=grpo --model.loss GSPO"] = {"loss": GSPO(), "scale": "group", "reweight": None}
     found |= {f"baseline={kind.__name__}": {"baseline": kind()} for kind in Baseline.__subclasses__()}
     found |= {f"credit={type(rule).__name__}": {"credit": rule} for rule in (TaskCredit(), TrajectoryCredit())}
     found |= {
