@@ -15,7 +15,6 @@ from cod_lightning.objective.losses import (
     GRPO,
     GSPO,
     LOOP,
-    OPMD,
     REC,
     RLOO,
     DrGRPO,
@@ -135,15 +134,6 @@ def cispo_token(x: LossInputs, token: Token) -> Tensor:
     return weight * x.advantages[token] * x.policy_logprobs[token]
 
 
-def opmd(x: LossInputs) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64)
-    for tokens in episodes_of(x):
-        policy = sum(x.policy_logprobs[token] for token in tokens)
-        behaviour = sum(x.behaviour_logprobs[token] for token in tokens)
-        total = total - x.advantages[tokens[0]] * policy + 0.6 / 2 * (policy - behaviour) ** 2
-    return total / x.num_episodes
-
-
 def sibling_episodes(x: LossInputs) -> Iterator[list[tuple[list[Token], Tensor]]]:
     """Tokens and advantage of the episodes that are compared with each other."""
     groups: dict[int, list[tuple[list[Token], Tensor]]] = {}
@@ -239,7 +229,6 @@ LOSSES: dict[str, tuple[PolicyLoss, Callable[[LossInputs], Tensor]]] = {
         RLOO(),
         by_tokens(lambda x, token: x.advantages[token] * x.policy_logprobs[token], lambda x: x.num_episodes),
     ),
-    "opmd": (OPMD(tau=0.6), opmd),
     "nft": (NFT(), nft(1.0, 1.0)),
     "nft soft": (NFT(negative_weight=0.5, least_negative=0.3), nft(0.5, 0.3)),
     "sdpo": (SDPO(beta=0.7), sdpo(0.7)),

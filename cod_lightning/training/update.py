@@ -42,7 +42,7 @@ def plan_update(batch: Batch, loss: PolicyLoss, *, every_row: bool) -> Update:
     mask = batch.known
     there = mask.any(dim=1)
     counts = gathered((int(mask.sum()), len(torch.unique(batch.episode[there]))))
-    needed = batch.token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | every_row | loss.every_row
+    needed = batch.token_advantages.abs().gt(NO_ADVANTAGE).any(dim=1) | every_row
     # a loss takes an episode's ratio of all of its rows
     needed = torch.isin(batch.episode, batch.episode[needed])
     return Update(

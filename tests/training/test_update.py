@@ -6,7 +6,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cod_lightning.objective.losses import OPMD, REC
+from cod_lightning.objective.losses import REC
 from cod_lightning.training import update as of_update
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.cases import each
@@ -22,9 +22,8 @@ def batch(seed=0):
     mask = torch.rand(len(index), 5, generator=rng) < 0.5
     mask[:, 1] = True
     g, k, e = torch.tensor(index).unbind(dim=1)
-    logprobs = torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0)
     own = {"episode": (g * K + k) * E + e, "siblings": g * E + e, "kinds": e % 2}
-    return made_batch(torch.tensor(index), mask, behaviour_logprobs=logprobs, **own)
+    return made_batch(torch.tensor(index), mask, **own)
 
 
 def advantages():
@@ -35,9 +34,9 @@ def advantages():
     return values
 
 
-def plan(x, values, loss=None, filter_packs=False, every_row=False):
+def plan(x, values, filter_packs=False, every_row=False):
     rows = stamped(plain_credit(values, filtered=filter_packs), x)
-    return plan_update(rows, loss or REC(), every_row=every_row)
+    return plan_update(rows, REC(), every_row=every_row)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count_and_filtered_packs_leave_rows_and_denominators():
@@ -59,18 +58,16 @@ def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter
     x, values = batch(), advantages()
     there = [b for b, (g, _, _) in enumerate(x.place.tolist()) if g < 2 or not filter_packs]
     assert plan(x, values, every_row=True, filter_packs=filter_packs).rows.tolist() == there
-    assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
 
 @each("filter_packs", [False, True])
-@each("loss", [REC(), OPMD()])
-def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(loss, filter_packs):
+def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(filter_packs):
     x, values = batch(), advantages()
     known = torch.ones(G, K, E, dtype=torch.bool)
     known[0, 1, 1:] = False  # one lifecycle failed
     known[1] = False  # too few survivors
     credit = plain_credit(torch.where(known, values, 0.0), known, filtered=filter_packs)
-    found = plan_update(stamped(credit, x), loss, every_row=True)
+    found = plan_update(stamped(credit, x), REC(), every_row=True)
     counted = [b for b, (g, k, e) in enumerate(x.place.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)]
     assert found.rows.tolist() == counted
     assert found.num_action_tokens == int(x.action_mask[counted].sum())

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cod_lightning.objective.losses.ppo import DrGRPO as DrGRPO
     from cod_lightning.objective.losses.rec import REC as REC
     from cod_lightning.objective.losses.reinforce import CISPO as CISPO
-    from cod_lightning.objective.losses.reinforce import OPMD as OPMD
     from cod_lightning.objective.losses.reinforce import RLOO as RLOO
 
 __getattr__ = lazily(__name__, __file__)

@@ -41,8 +41,6 @@ class LossOutputs:
 class PolicyLoss(ABC):
     """Log-probabilities and advantages to a scalar."""
 
-    every_row: ClassVar[bool] = False
-    """Whether rows of zero advantage have a gradient too; elsewhere they are left out of the forward pass."""
     compares_siblings: ClassVar[bool] = False
     """Whether a micro-batch has to hold all rows of the siblings at one place of a pack, and not of an episode alone."""
 

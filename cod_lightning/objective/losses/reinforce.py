@@ -1,7 +1,6 @@
 """Losses whose gradient is advantage times score, of a token or a whole episode: no token is left out by a clip."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
@@ -12,7 +11,6 @@ from cod_lightning.objective.losses.base import (
     log_ratio,
     num_clipped,
     token_share,
-    units_of,
 )
 from cod_lightning.ranges import Positive, Share
 
@@ -30,28 +28,6 @@ class RLOO(PolicyLoss):
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         loss = -(inputs.advantages * logprobs).sum() / max(1, inputs.num_episodes)
         return LossOutputs(loss=loss)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OPMD(PolicyLoss):
-    """L = 1/num_episodes sum_e (- A_e l_e + tau/2 (l_e - b_e)^2), l_e and b_e the sums of policy and behaviour log-probs.
-
-    Online policy mirror descent: the squared gap keeps the policy near the one that sampled, episodes of zero advantage
-    included; where l_e - b_e = A_e / tau there is nothing left to gain, so several passes have an end. Source: arXiv
-    2501.12599 (equation 3); one of the REC family in arXiv 2509.24203. The variant whose loss is -A log p / (1 + tau) is
-    REINFORCE (`method=reinforce`) at another rate. What differs: a sequence is an episode.
-    """
-
-    every_row: ClassVar[bool] = True
-
-    tau: Positive = 1.0
-    """Weight of the squared gap; what the advantage is divided by in the mirror step."""
-
-    def __call__(self, inputs: LossInputs) -> LossOutputs:
-        logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
-        gap = units_of("episode", inputs).sum(log_ratio(inputs))
-        total = 0.5 * self.tau * (gap**2).sum() - (inputs.advantages * logprobs).sum()
-        return LossOutputs(loss=total / max(1, inputs.num_episodes))
 
 
 @dataclass(frozen=True, kw_only=True)
