@@ -20,7 +20,7 @@ from transformers.masking_utils import sdpa_mask
 
 from cod_lightning.forward.attention import GROUPED, attend, fused, grouped_attention, reads_some, use_grouped_attention
 from cod_lightning.forward.last_layer import read_only_at
-from cod_lightning.forward.row_tree import keeps_keys_and_values
+from cod_lightning.forward.row_tree import NO_MASK, ONE_BLOCK, keeps_keys_and_values
 from cod_lightning.forward.slots import SlotCache
 
 _NAME = "packed_sdpa"
@@ -28,8 +28,6 @@ _BLOCKS = "_cod_lightning_blocks"
 """Attribute of an attention layer: the blocks of the pass that it is in; none outside of such passes."""
 _MANY_UNREAD = 256
 """So many unread tokens in a pass are worth leaving out of the last layer."""
-_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
-"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 _WIDTHS = (1, *(26 * 2**n - 10 for n in range(20)))
 """Of a class the widest row: 1, 16, 42, 94 and so on."""
 _WORTH_SPLITTING = 2000
@@ -38,8 +36,6 @@ _NEXT_QUERIES = 5
 """Further ids of a row that cost as much per column as reading the column does."""
 _ALIGNED = 8
 """Elements between lines of a bias, or a multiple of it."""
-_ONE_BLOCK = 2**23
-"""Most scores of a head in a block that pads rows of several classes: on a GPU kernels of a further block cost more."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +77,22 @@ class Rows:
         """Columns of the longest row, the new ones included."""
         return int(self.used.max())
 
-    def similar(self) -> list[slice]:
-        """Rows of one `width_class` each, in order of that class."""
-        classes = np.searchsorted(_WIDTHS, self.lengths)
-        ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
-        return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
-
     def blocks(self, *, few: bool = False) -> list[slice]:
         """Rows that attention takes as one rectangle each.
 
-        They are of one class, first rows and last rows apart where this leaves out enough columns: best in their order. Where `few`
-        are wanted they are of as many classes as give at most `_ONE_BLOCK` scores.
+        They are of one `width_class`, first rows and last rows apart where this leaves out enough columns: best in their order.
+        Where `few` are wanted, since on a GPU kernels of a further block cost more, they are of as many classes as give at most
+        `ONE_BLOCK` scores.
         """
+        classes = np.searchsorted(_WIDTHS, self.lengths)
+        ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
+        similar = [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
         if not few:
-            return list(chain.from_iterable(map(self._in_two, self.similar())))
+            return list(chain.from_iterable(map(self._in_two, similar)))
         parts: list[slice] = []
-        for part in self.similar():
+        for part in similar:
             both = slice(parts[-1].start if parts else 0, part.stop)
-            if parts and (both.stop - both.start) * self.lengths[both].max() * self.used[both].max() <= _ONE_BLOCK:
+            if parts and (both.stop - both.start) * self.lengths[both].max() * self.used[both].max() <= ONE_BLOCK:
                 parts[-1] = both
             else:
                 parts.append(part)
@@ -237,7 +231,7 @@ class PackedForward:
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)
         self.model = model
-        self._no_mask = _NO_MASK.to(model.device)
+        self._no_mask = NO_MASK.to(model.device)
         self._blocks: list[Block] = []
         for module in model.modules():
             if hasattr(module, "layer_idx"):

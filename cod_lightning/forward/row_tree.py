@@ -30,11 +30,11 @@ _SMALL = 512
 _KNOWN = "_cod_lightning_tree"
 """Attribute of a model: whether it takes rows as a tree."""
 _ATTENDS = {"full_attention", "sliding_attention"}
-_ANY = torch.ones((1, 1, 1, 1), dtype=torch.bool)
-"""A mask that transformers hands on as it is; attention along paths makes its own."""
+NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
+"""A mask that transformers hands on as it is; where rows are attended to in blocks, these have those that count."""
 _ROOM_ON_A_CPU, _ROOM = 1.25, 2.0
 """Most scores of a block, as a multiple of those of its rows: on a GPU a further kernel costs more than some padding."""
-_ONE_BLOCK = 2**23
+ONE_BLOCK = 2**23
 """Most scores of a head in a block of several rows."""
 MOST_ALIKE = 4
 """Most tokens of a micro-batch's rows for each node of its budget: attention has keys and values of them all."""
@@ -194,7 +194,7 @@ class RowTree:
 
     def inputs(self) -> dict[str, Any]:
         """What a model's layers get beside the ids."""
-        return {"position_ids": self._tensor(self._depth)[None], "attention_mask": _ANY.to(self._device), ROWS: self}
+        return {"position_ids": self._tensor(self._depth)[None], "attention_mask": NO_MASK.to(self._device), ROWS: self}
 
     def rows(self, values: Float[Tensor, "1 N"]) -> Float[Tensor, "B W"]:
         """Of each row the values of its nodes, 0 as padding; no view, since FSDP2 hangs a hook on what a forward pass returns."""
@@ -251,7 +251,7 @@ class RowTree:
             part = [*parts[-1], row] if parts and whole[parts[-1][0]] == whole[row] else [row]
             widest, longest = (max(sizes[one][n] for one in part) for n in (0, 1))
             needed = sum(width * length for width, length in (sizes[one] for one in part))
-            if len(part) > 1 and len(part) * widest * longest <= min(most * needed, _ONE_BLOCK):
+            if len(part) > 1 and len(part) * widest * longest <= min(most * needed, ONE_BLOCK):
                 parts[-1] = part
             else:
                 parts.append([row])

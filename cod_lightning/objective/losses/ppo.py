@@ -110,8 +110,7 @@ class GSPO(PolicyLoss):
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         units = units_of("episode", inputs)
-        summed = log_ratio(inputs)
-        mean = units.spread(units.sum(summed) / units.counts(summed).clamp_min(1))
+        mean = units.spread(units.means(log_ratio(inputs)))
         return clipped(inputs, mean, episode_share(inputs, "episode"), self.sequence_low, self.sequence_high)
 
 
