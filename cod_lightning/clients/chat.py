@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _LETTERS_PER_TOKEN = 128
 """No vocabulary has longer tokens: a text with more letters than that for each of `max_tokens` broke the limit."""
+_MOST_BYTES = 2**22
+"""Of an answer."""
 _BYTES_PER_TOKEN = 4
 """For the estimate where an endpoint gives no counts."""
 _IN_RESPONSES = ControlTokens(thoughts=False)
@@ -102,7 +104,6 @@ class ChatClient:
             failure of that number in a row; later, at a time-out that is as many in a row for each of `max_concurrent`.
         token_limit: Field that limits the tokens of an answer; newer models of OpenAI know the second only.
         extra_body: Further fields of every request, for example {top_k: -1}. They are kept in run configs: no secrets.
-        max_bytes: Most bytes of an answer.
         max_total_tokens: The run ends once this process has used so many tokens, prompts included; null sets no ceiling.
     """
 
@@ -120,13 +121,12 @@ class ChatClient:
         max_refusals: Count = 3,
         token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
         extra_body: dict[str, Any] | None = None,
-        max_bytes: Count = 2**22,
         max_total_tokens: Count | None = None,
     ) -> None:
         self.model, self.base_url, self.where, self.url_variable = model, base_url, where, url_variable
         self.api_key_variable, self.max_concurrent, self.timeout_s = api_key_variable, max_concurrent, timeout_s
         self.max_retries, self.max_refusals = max_retries, max_refusals
-        self.token_limit, self.extra_body, self.max_bytes = token_limit, dict(extra_body or {}), max_bytes
+        self.token_limit, self.extra_body = token_limit, dict(extra_body or {})
         self.max_total_tokens = max_total_tokens
         if taken := sorted({*_OWN_FIELDS, token_limit} & set(self.extra_body)):
             raise ConfigError(f"{where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
@@ -238,7 +238,7 @@ class ChatClient:
 
     async def _once(self, http: "AsyncClient", content: bytes, max_tokens: int) -> ChatAnswer:
         """One request. Raises `EndpointFailure`."""
-        bounds = Bounds(self._key(), self.timeout_s, self.max_bytes)
+        bounds = Bounds(self._key(), self.timeout_s, _MOST_BYTES)
         body = await ask(http, "POST", f"{self.check()}/chat/completions", content, bounds)
         completion = completion_of(body)
         counted = tokens_of(completion)

@@ -17,6 +17,8 @@ from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Count, Positive
 from cod_lightning.training.scorers import SAME_TOKENIZER, Forward, Scorer
 
+_MOST_BYTES = 2**24
+"""Of an answer."""
 _MOST_SAMPLED = 1000
 """Tokens of the vocabulary whose ids a server is asked for."""
 _SCORED = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
@@ -37,7 +39,6 @@ class VLLMScorer(Scorer):
         api_key_variable: Environment variable that holds the key; empty or unset sends none.
         timeout_s: For the log-probs of one row.
         max_concurrent: Rows in flight.
-        max_bytes: Most bytes of an answer.
     """
 
     def __init__(
@@ -47,12 +48,11 @@ class VLLMScorer(Scorer):
         api_key_variable: str = "VLLM_API_KEY",
         timeout_s: Positive = 60.0,
         max_concurrent: Count = 32,
-        max_bytes: Count = 2**24,
     ) -> None:
         expected = "an address that begins with http:// or https://, without credentials"
         self.url = checked_address(url, "model.scorers.url", expected, "As in http://host:8000.")
         self.model, self.api_key_variable = model, api_key_variable
-        self.timeout_s, self.max_bytes = timeout_s, max_bytes
+        self.timeout_s = timeout_s
         self._connections = Connections(max_concurrent, timeout_s)
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
@@ -103,7 +103,7 @@ class VLLMScorer(Scorer):
 
     def _bounds(self) -> Bounds:
         key = key_of(self.api_key_variable, "model.scorers.api_key_variable")
-        return Bounds(key, self.timeout_s, self.max_bytes)
+        return Bounds(key, self.timeout_s, _MOST_BYTES)
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:

@@ -93,9 +93,10 @@ def peak_bytes(work):
         tracemalloc.stop()
 
 
-def test_an_endless_body_is_cut():
+def test_an_endless_body_is_cut(monkeypatch):
+    monkeypatch.setattr("cod_lightning.clients.chat._MOST_BYTES", 2**20)
     with endless_server() as (url, sent):
-        message, peak = peak_bytes(lambda: raised(EndpointFailure, client(url, max_bytes=2**20)))
+        message, peak = peak_bytes(lambda: raised(EndpointFailure, client(url)))
     assert message.startswith("too long: ")
     assert peak < 8 * 2**20, f"{peak:,} bytes"
     assert sent[0] < 64 * 2**20
