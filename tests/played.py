@@ -23,5 +23,7 @@ def play(suite: Suite, weights: Collection[Weights] = ("trained", "warm_start", 
         ids = tuple(map(str, range(NUM_PACKS)))
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=ids)
         if condition.control.weights in weights:
-            played.append(PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes, r_max=1.0))
+            played.append(
+                PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes, own_reward=True)
+            )
     return played

@@ -3,13 +3,12 @@
 Every comparison is a difference within packs, taken before the mean over packs, on the packs that both sides played.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, bootstrap, ratio_estimate
+from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, Limits, bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
 from cod_lightning.evaluation.schema import (
     Both,
@@ -19,11 +18,9 @@ from cod_lightning.evaluation.schema import (
     ForwardTransfer,
     Recovery,
     Regret,
-    StatefulGain,
     TrainingAdds,
 )
 
-GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
 Estimating = Callable[[Float[np.ndarray, "P M"], Float[np.ndarray, "S M"], Limits], list[Figure]]
 """Gives the figure sum_m c_m * (mean over packs of column m) for each contrast c, with what values a column can have."""
 
@@ -33,12 +30,12 @@ def figures(
     controls: Mapping[str, Outcomes],
     changes: tuple[int, ...] | None = None,
     seed: int = 0,
-    r_max: float | None = None,
+    own_reward: bool = False,
     best_warm_start: tuple[str, float] | None = None,
 ) -> Figures:
-    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
-    the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret;
-    `best_warm_start` is the control that is the warm start at its best temperature, and that temperature."""
+    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes;
+    without `own_reward` the reward has parts, which the oracle's has not, so that there is no regret; `best_warm_start` is
+    the control that is the warm start at its best temperature, and that temperature."""
     num = trained.num_positions
     mean, each = np.full(num, 1 / num), np.eye(num)
     later = np.where(np.arange(num) > 0, 1 / max(1, num - 1), 0.0)
@@ -75,24 +72,13 @@ def figures(
         regret=None,
         recovery=None if changes is None else _recovery(estimated, success, changes),
         training_adds=None,
-        stateful_gain=None,
     )
     without = next((c for c in ("no_context", "blanked_context") if c in controls), None)
     if without:
-        of_reward = over_in_reward[without]
-        most = r_max if r_max is not None and math.isfinite(r_max) else None
         found["forward_transfer"] = ForwardTransfer(
-            control=without, success=one(over[without], later, DIFFERENCE), reward=one(of_reward, later)
+            control=without, success=one(over[without], later, DIFFERENCE), reward=one(over_in_reward[without], later)
         )
-        found["stateful_gain"] = StatefulGain(
-            source=GAIN_SOURCE,
-            control=without,
-            gain_t=estimated(of_reward, each),
-            gain=one(of_reward, mean),
-            gain_norm=None if most is None else _normalised(of_reward, most - rewards[without], trained.rules, seed),
-            r_max=most,
-        )
-    if "oracle" in controls and r_max is not None:
+    if "oracle" in controls and own_reward:
         regret = -over_in_reward["oracle"]
         found["regret"] = Regret(mean=one(regret, mean), by_position=estimated(regret, each))
     best, temperature = best_warm_start or ("", 0.0)
@@ -130,19 +116,6 @@ def _recovery(
     (regained,) = estimated((last - own[:, 1])[:, None], np.eye(1), DIFFERENCE)
     rows = {name: estimated(align(values, changes, offsets), each, SHARE) for name, values in success.items()}
     return Recovery(offsets=offsets, rows=rows, drop=drop, regained=regained)
-
-
-def _normalised(
-    gain: Float[np.ndarray, "P N"], room: Float[np.ndarray, "P N"], rules: Sequence[str], seed: int
-) -> Figure | None:
-    """(stateful - stateless) / (r_max - stateless), of rewards averaged over positions and packs; None without room above.
-
-    Only tasks that both played count. Source: `GAIN_SOURCE`.
-    """
-    mean, none = np.full(gain.shape[1], 1 / gain.shape[1]), np.zeros(gain.shape[1])
-    values = np.concatenate([gain, np.where(np.isnan(gain), np.nan, room)], axis=1)
-    found = ratio_estimate(values, np.concatenate([mean, none]), np.concatenate([none, mean]), rules=rules, seed=seed)
-    return None if found.known is None else found.figure()
 
 
 def align(values: Float[np.ndarray, "P N"], changes: Sequence[int], offsets: Sequence[int]) -> Float[np.ndarray, "P D"]:

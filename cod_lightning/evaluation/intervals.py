@@ -100,27 +100,6 @@ def position_estimates(
     return bootstrap(values, np.eye(values.shape[1]), rules=rules, limits=limits, seed=seed)
 
 
-def ratio_estimate(
-    values: Float[np.ndarray, "P M"],
-    numerator: Float[np.ndarray, " M"],
-    denominator: Float[np.ndarray, " M"],
-    *,
-    rules: Sequence[str] = (),
-    seed: int = 0,
-) -> Estimate:
-    """The ratio of two statistics sum_m c_m * (mean over packs of values[:, m]); unknown where the denominator is not above 0.
-
-    A resample whose denominator is not above 0 does not count.
-
-    >>> ratio_estimate(np.array([[0.5, 1.0], [0.5, 3.0]]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).mean
-    0.25
-    """
-    resampled, present, units = _resampled(values, rules, seed)
-    means, below = position_means(values), resampled @ denominator
-    ratio = float(means @ numerator / (means @ denominator)) if means @ denominator > 0 else math.nan
-    return _estimate(ratio, (resampled @ numerator)[below > 0] / below[below > 0], units[present.any(axis=1)], None)
-
-
 def _resampled(
     values: Float[np.ndarray, "P M"], rules: Sequence[str], seed: int
 ) -> tuple[Float[np.ndarray, "R M"], Bool[np.ndarray, "P M"], Int[np.ndarray, " P"]]:

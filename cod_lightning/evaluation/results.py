@@ -31,8 +31,8 @@ class PlayedCondition:
     outcomes: Outcomes
     changes: tuple[int, ...] | None = None
     """[P] positions at which the packs' rules change; None where they stay."""
-    r_max: float | None = None
-    """The largest reward of a task; None where it has parts beside the environment's own."""
+    own_reward: bool = False
+    """Whether the reward of a task is the environment's own, without further parts."""
     checkpoint: str | None = None
     """What holds the trained policy's weights, as it was named; None for the module's own weights, warm start and references."""
     policy: str | None = None
@@ -51,7 +51,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     warm_starts = [one for one in by_name.values() if isinstance(one.condition.control, ByWarmStart)]
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
     named = None if best is None else (best.condition.name, best.condition.temperature)
-    compared = figures(outcomes, controls, trained.changes, seed, trained.r_max, named)
+    compared = figures(outcomes, controls, trained.changes, seed, trained.own_reward, named)
     record = SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,

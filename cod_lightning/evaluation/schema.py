@@ -84,26 +84,6 @@ class ForwardTransfer(TypedDict):
     reward: Figure
 
 
-class StatefulGain(TypedDict):
-    """Gain as Continual Learning Bench defines it: the reward of the agent that carries a context from task to task (stateful)
-    minus that of the same agent without (stateless), on the same task. `cod_gain` is something else: last position minus first.
-    """
-
-    source: NotRequired[str]
-    """Where it is defined."""
-    control: str
-    """What counts as stateless: `no_context` where it was played, else `blanked_context`."""
-    gain_t: list[Figure]
-    """By position: stateful minus stateless reward, paired within the packs that both played."""
-    gain: Figure
-    """Its mean over positions."""
-    gain_norm: Figure | None
-    """(stateful - stateless) / (r_max - stateless), each the mean reward over positions and packs; null where `r_max` is unknown or
-    the stateless agent is not below it."""
-    r_max: float | None
-    """The largest reward of a task; null where the reward has parts beside the environment's own, or no bound."""
-
-
 class Regret(TypedDict):
     """Reward of the oracle reference minus that of the trained policy, paired within the packs that both played."""
 
@@ -157,8 +137,6 @@ class Figures(TypedDict):
     """Null where the rule does not change."""
     training_adds: NotRequired[TrainingAdds | None]
     """Null where one of the two was not played with its context blanked."""
-    stateful_gain: NotRequired[StatefulGain | None]
-    """Null where no control without context was played."""
     pass_at: NotRequired[dict[str, Figure]]
     """By k: pass@k of the trained policy, mean over positions, where its program makes several attempts at a task."""
 

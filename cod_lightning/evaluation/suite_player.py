@@ -63,7 +63,6 @@ class SuitePlayer:
             self._trained[suite.name] = groups if any(one.after_trained for one in suite.chosen) else []
         changed = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
         parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
-        own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         outcomes = Outcomes.of(
             [lifecycle for group in groups for lifecycle in group.lifecycles],
             rules=[self._rules[group.pack.id] for group in groups],
@@ -76,7 +75,7 @@ class SuitePlayer:
             env=env.name,
             outcomes=outcomes,
             changes=tuple(changed) or None,
-            r_max=float(env.traits.reward_range[1]) if own else None,
+            own_reward=all(isinstance(part, WorldReward) and part.weight == 1 for part in parts),
         )
 
 

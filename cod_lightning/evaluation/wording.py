@@ -47,12 +47,6 @@ def _figures(figures: Figures) -> list[str]:
     if transfer is not None and not (said and transfer["control"] == "blanked_context"):
         against = transfer["control"].replace("_", " ")
         found.append(f"Forward transfer (success from position 1 on, minus {against}): {_figure(transfer['success'])}.")
-    if (gain := figures.get("stateful_gain")) is not None:
-        norm = f"; {_figure(gain['gain_norm'])} of what was left to gain" if gain["gain_norm"] else ""
-        against = gain["control"].replace("_", " ")
-        found.append(
-            f"Gain in reward over {against}, as Continual Learning Bench has it: {_figure(gain['gain'])}{norm}."
-        )
     if (shuffled := figures["differences"].get("shuffled_context")) is not None:
         found.append(f"Its own contexts against another pack's, mean over positions: {_figure(shuffled['success'])}.")
     if (regret := figures["regret"]) is not None:

@@ -27,8 +27,6 @@ from cod_lightning.commands.worlds import parse_world
 from cod_lightning.contexts import HintContext
 from cod_lightning.evaluation.controls import REFERENCES
 from cod_lightning.evaluation.crossed import seed_estimate
-from cod_lightning.evaluation.figures import figures
-from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
@@ -90,19 +88,12 @@ def fit(seed: int, run: Path, *more: str) -> None:
 
 
 def measured(run: Path) -> dict[str, Any]:
-    """Success by position and condition, gains, what of it is repeated tasks, and three contexts."""
+    """Success by position and condition, what of it is repeated tasks, and three contexts."""
     suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
     of = {"trained": suite["positions"], **suite["controls"]}
-    stateful, stateless = (read_packs(run / PACKS, "held_out", one) for one in ("trained", "blanked_context"))
-    assert stateful is not None
-    assert stateless is not None
-    gain = figures(stateful, {"blanked_context": stateless}, r_max=1.0).get("stateful_gain")
-    assert gain is not None
     return {
         "success": {key: [one["success"] for one in of[key]] for key in ROWS},
         "reward": [one["reward"] for one in suite["positions"]],
-        "gain_t": [one["mean"] for one in gain["gain_t"]],
-        "gain_norm": None if gain["gain_norm"] is None else gain["gain_norm"]["mean"],
         "packs": suite["packs"],
         **repeated(run),
         "contexts": contexts(run),

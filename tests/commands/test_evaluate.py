@@ -86,15 +86,6 @@ def test_every_control_is_in_the_file_under_its_name(tested: tuple[Any, Any]) ->
     assert record["controls"]["shuffled_context"][0] == record["positions"][0], "both begin without a context"
 
 
-def test_the_gain_over_the_agent_without_context_is_normalised_by_the_environment_s_best_reward(
-    tested: tuple[Any, Any],
-) -> None:
-    gain = tested[0]["suites"]["plain"]["figures"]["stateful_gain"]
-    assert (gain["control"], gain["r_max"]) == ("no_context", 1.0)
-    assert gain["gain_norm"]["n"] == 2
-    assert len(gain["gain_t"]) == 3
-
-
 def test_a_suite_of_changing_rules_has_its_recovery(tested: tuple[Any, Any]) -> None:
     record = tested[0]["suites"]["changing"]
     assert record["env"] == "changing-levers-4"

@@ -26,7 +26,7 @@ def outcomes(rate: float, seed: int, num_packs: int = NUM_PACKS, missing: float 
 
 TRAINED = outcomes(0.7, 0)
 CONTROLS = {"blanked_context": outcomes(0.4, 1), "no_context": outcomes(0.5, 2), "oracle": outcomes(0.95, 3, 25)}
-FOUND = figures(TRAINED, CONTROLS, r_max=1.5)
+FOUND = figures(TRAINED, CONTROLS, own_reward=True)
 
 
 def by_pack(one: Outcomes, quantity: str) -> dict[str, list[float]]:
@@ -83,38 +83,6 @@ def test_forward_transfer_leaves_position_0_out_and_prefers_the_control_that_ask
     assert transfer[quantity]["mean"] == pytest.approx(sum(later) / len(later))
 
 
-def test_the_stateful_gain_is_that_of_continual_learning_bench_task_by_task() -> None:
-    gain = figures(TRAINED, CONTROLS, r_max=1.5)["stateful_gain"]
-    assert gain is not None
-    assert (gain["control"], gain["r_max"]) == ("no_context", 1.5)
-    assert "arXiv 2606.05661" in gain.get("source", "")
-    expected = difference("rewards", "no_context")
-    assert [one["mean"] for one in gain["gain_t"]] == pytest.approx(expected)
-    assert gain["gain"]["mean"] == pytest.approx(sum(expected) / NUM_TASKS)
-    stateful, stateless = by_pack(TRAINED, "rewards"), by_pack(CONTROLS["no_context"], "rewards")
-    above, room = [], []
-    for n in range(NUM_TASKS):
-        both = [(stateful[p][n], stateless[p][n]) for p in stateful if not math.isnan(stateful[p][n] + stateless[p][n])]
-        above.append(mean_over_packs([own - without for own, without in both]))
-        room.append(mean_over_packs([1.5 - without for _, without in both]))
-    norm = gain["gain_norm"]
-    assert norm is not None
-    assert norm["mean"] == pytest.approx(sum(above) / sum(room))
-    assert norm["ci95"] is not None
-    assert norm["ci95"][0] < norm["mean"] < norm["ci95"][1]
-
-
-def test_a_gain_without_room_above_the_stateless_agent_or_a_known_best_reward_has_no_norm() -> None:
-    full = np.ones((NUM_PACKS, NUM_TASKS))
-    best = Outcomes(rewards=full, success=full, pack_ids=TRAINED.pack_ids)
-    for controls, r_max in (({"no_context": best}, 1.0), (CONTROLS, None)):
-        gain = figures(TRAINED, controls, r_max=r_max)["stateful_gain"]
-        assert gain is not None
-        assert gain["gain_norm"] is None
-        assert gain["gain"]["n"] > 0
-    assert figures(TRAINED, {})["stateful_gain"] is None
-
-
 def test_regret_is_the_oracle_s_reward_minus_the_trained_policy_s_on_the_oracle_s_packs() -> None:
     regret = FOUND["regret"]
     assert regret is not None
@@ -131,7 +99,7 @@ def test_what_was_not_played_is_null_and_no_regret_counts_rewards_that_the_oracl
     assert (bare["forward_transfer"], bare["regret"], bare["recovery"]) == (None, None, None)
     assert bare["differences"] == {}
     assert list(bare["area"]) == ["trained"]
-    assert figures(TRAINED, CONTROLS, r_max=None)["regret"] is None
+    assert figures(TRAINED, CONTROLS)["regret"] is None
 
 
 def test_intervals_of_many_figures_are_those_of_one() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, bootstrap, position_estimates, ratio_estimate
+from cod_lightning.evaluation.intervals import DIFFERENCE, SHARE, bootstrap, position_estimates
 from tests.cases import each
 from tests.speed import quickest
 
@@ -170,16 +170,3 @@ def test_a_small_share_is_covered(num, rate):
     found = [position_estimates(one, limits=SHARE)[0] for one in drawn]
     assert np.mean([one.low <= rate <= one.high for one in found]) >= 0.93
     assert all(0 <= one.low < one.high <= 1 for one in found)
-
-
-def test_a_ratio_counts_every_pack_that_has_any_of_its_values_and_resamples_rules():
-    values = np.random.default_rng(10).random((40, 2)) + 1
-    values[0] = np.nan
-    values[1, 1] = np.nan
-    top, below = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    found = ratio_estimate(values, top, below)
-    assert found.num == 39
-    assert found.mean == pytest.approx(np.nanmean(values[:, 0]) / np.nanmean(values[:, 1]))
-    together = ratio_estimate(values, top, below, rules=[str(n // 8) for n in range(40)])
-    assert together.mean == found.mean
-    assert together != found

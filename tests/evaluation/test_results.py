@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +62,6 @@ def test_what_is_missing_is_null_in_the_file_and_without_controls_nothing_is_com
     assert record["positions"][3] == dict.fromkeys(record["positions"][0]) | {"n": 0}
     assert (record["cod_gain"], record["controls"]) == (None, {})
     assert record["paired"]["trained_minus_best_warm_start"] is record["paired"]["blanked_max_deviation"] is None
-
-
-def test_of_rewards_without_a_bound_no_share_of_what_is_left_to_gain_is_known(tmp_path: Path) -> None:
-    suite = Suite(name="open", controls=("blanked_context", "oracle"), warm_start_temperatures=())
-    played = [dataclasses.replace(one, r_max=math.inf) for one in play(suite)]
-    write_results(tmp_path / "evaluation.json", played)
-    found: Any = read_results(tmp_path / "evaluation.json")["suites"]["open"]
-    bounded: Any = results_of(play(suite))["suites"]["open"]
-    assert found["figures"]["stateful_gain"] == bounded["figures"]["stateful_gain"] | {"gain_norm": None, "r_max": None}
-    assert found["figures"]["regret"] == bounded["figures"]["regret"]
 
 
 def few(name: str) -> Suite:
