@@ -98,10 +98,6 @@ class WorldOutOfMemory(EnvironmentFailure):
     """A world took more memory than its worker process is given."""
 
 
-class WorldOutOfCPU(EnvironmentFailure):
-    """A call of a world computed for longer than its worker process is given; the process was killed."""
-
-
 class GradingFailed(EnvironmentFailure):
     """An answer could not be graded in its sandbox: it took too long or too much, or ended its process; the reward is missing."""
 

@@ -20,7 +20,6 @@ from cod_lightning.types import Pack, Split, Task
 HANG_S = 3600.0
 STEP_S = 0.05
 SLEEP_S = 60.0
-BUSY_S = 0.6
 
 
 class FaultyLevers(WrappedWorld):
@@ -102,7 +101,7 @@ def _marked(task: Task, fault: str, index: int) -> Task:
 
 
 class GreedyLevers(Levers):
-    """Levers whose next answer takes memory, or computes, without end, if the action says so."""
+    """Levers whose next answer takes memory without end, if the action says so."""
 
     def __init__(self) -> None:
         super().__init__(protocol="compact")
@@ -111,9 +110,6 @@ class GreedyLevers(Levers):
         kept = []
         while action == "memory":
             kept.append(bytearray(2**24))
-        begun = time.process_time()
-        while action == "cpu" or (action == "busy" and time.process_time() - begun < BUSY_S):
-            pass
         return super().step(action)
 
 

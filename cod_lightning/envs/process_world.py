@@ -14,7 +14,7 @@ from cod_lightning.envs.base import Proposals, Stepped, TextEnv, Tools, Traits, 
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.worker_pool import WorkerPool
-from cod_lightning.envs.world_worker import Call, CallResult, Limits
+from cod_lightning.envs.world_worker import Call, CallResult
 from cod_lightning.envs.wrapped import WrappedVariants, WrappedWorld, delegated, innermost
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Positive
@@ -55,7 +55,7 @@ class ProcessVariants(WrappedVariants["ProcessWorld"]):
     def without_world_memory(self) -> TextEnv:
         own = self.env
         inside = beside(own.world, Variants).without_world_memory()
-        sizes = own.num_workers, own.step_s, own.memory_gb, own.cpu_s
+        sizes = own.num_workers, own.step_s, own.memory_gb
         return own if inside is own.world else ProcessWorld(inside, *sizes)
 
 
@@ -72,9 +72,8 @@ class ProcessWorld(WrappedWorld):
         step_s: Seconds that such a call may take; a process that takes longer is killed. Waiting for a free one does not
             count.
         memory_gb: GiB of memory that a call may take, beyond what a worker takes without a world, and 1/64 of it the world's state,
-            of which every lifecycle keeps one; null: no limit. Linux only.
-        cpu_s: Seconds that all threads of a call may compute; null: no limit. Processes that the world starts itself each have
-            both anew.
+            of which every lifecycle keeps one; null: no limit. Processes that the world starts itself each have it
+            anew. Linux only.
     """
 
     companions = (ProcessTools, ProcessProposals, ProcessVariants)
@@ -85,14 +84,12 @@ class ProcessWorld(WrappedWorld):
         num_workers: Count | None = None,
         step_s: Positive = 60.0,
         memory_gb: Positive | None = 4.0,
-        cpu_s: Positive | None = 600.0,
     ) -> None:
         super().__init__(world)
         if own_loop(world) is not None or isinstance(innermost(world), AsyncWorld) or world.traits.shows_images:
             expected = "a world in text alone that makes its steps in this process"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
-        self.memory_gb, self.cpu_s = memory_gb, cpu_s
-        self._limits = Limits(memory_bytes=None if memory_gb is None else int(memory_gb * 2**30), cpu_s=cpu_s)
+        self.memory_gb = memory_gb
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
         self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
         self._state: bytes | None = None
@@ -140,7 +137,7 @@ class ProcessWorld(WrappedWorld):
     max_turns = delegated("latest.max_turns")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
+        """In a worker. Raises `WorldHung`, `WorldDied` and `WorldOutOfMemory`."""
         return self.run("reset", seed=seed, options=options)
 
     def step(self, action: str) -> Stepped:
@@ -162,7 +159,8 @@ class ProcessWorld(WrappedWorld):
         return (*answer.result, {})
 
     def _called(self, method: str, state: bytes, options: dict[str, Any], pending: PendingCall) -> CallResult:
-        call = Call(state=state, method=method, options=options, limits=self._limits)
+        most = None if self.memory_gb is None else int(self.memory_gb * 2**30)
+        call = Call(state=state, method=method, options=options, memory_bytes=most)
         return self._pool.run(call, self.step_s, pending)
 
 

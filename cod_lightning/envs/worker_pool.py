@@ -18,7 +18,7 @@ from msgspec import MsgspecError
 from cod_lightning.envs.descendants import end_marked, new_mark
 from cod_lightning.envs.process_pool import PendingCall, ProcessPool
 from cod_lightning.envs.world_worker import Call, CallResult, serve
-from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
+from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfMemory
 
 _START_S = 120.0
 """For a worker to import the world."""
@@ -45,7 +45,7 @@ class Worker:
         far.close()
 
     def answer(self, seconds: float) -> CallResult:
-        """The next answer. Raises `WorldHung`, `WorldOutOfCPU` or `WorldDied`; the worker is of no use then."""
+        """The next answer. Raises `WorldHung` or `WorldDied`; the worker is of no use then."""
         try:
             return CallResult.read(self._received(time.monotonic() + seconds))
         except TimeoutError:
@@ -56,8 +56,6 @@ class Worker:
             with _PROCESSES:
                 self.process.join(1.0)
                 code = self.process.exitcode
-            if code == -signal.SIGXCPU:
-                raise WorldOutOfCPU("a call computed for too long; its process was killed") from None
             raise WorldDied(f"its process ended with exit code {code}") from None
 
     def _received(self, until: float) -> bytes:
@@ -124,7 +122,7 @@ class WorkerPool(ProcessPool[Worker]):
             answer = worker.answer(seconds)
             worker.lasts = not answer.out_of_memory
         if answer.out_of_memory:
-            most = call.limits.memory_bytes
+            most = call.memory_bytes
             gib = "free" if most is None else f"{most / 2**30:g}"
             raise WorldOutOfMemory(f"a call took more than the {gib} GiB that a worker may take")
         if answer.error:

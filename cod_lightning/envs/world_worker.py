@@ -5,7 +5,6 @@ answers is data: nothing that a world made is unpickled outside, but a pack that
 """
 
 import contextlib
-import math
 import multiprocessing
 import os
 import pickle
@@ -34,16 +33,6 @@ _STATE_SHARE = 1 / 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a call of a world may take. Processes that the world starts itself each have as much."""
-
-    memory_bytes: int | None = None
-    """Beyond what the worker takes without a world; null: no limit."""
-    cpu_s: float | None = None
-    """Of all threads together; null: no limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of a world."""
 
@@ -53,7 +42,8 @@ class Call:
     """`sample_pack`, `reset`, `step`, `proposed` or `close`."""
     options: dict[str, Any]
     """Its keyword arguments."""
-    limits: Limits = Limits()
+    memory_bytes: int | None = None
+    """That it may take beyond what the worker takes without a world; null: no limit."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,31 +115,24 @@ def serve(connection: Connection, prototype: bytes, mark: str) -> None:
 
 
 def answered(call: Call, before: int = 0) -> CallResult:
-    """`answer` within the limits of the call, for a process that had taken so many bytes `before` the first.
-
-    The system kills this process by SIGXCPU where it computes for too long.
-    """
-    limits = call.limits
-    if limits.cpu_s is not None:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        _set_soft(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + limits.cpu_s))
-    if limits.memory_bytes is not None:
-        _set_soft(resource.RLIMIT_DATA, before + limits.memory_bytes)
+    """`answer` within the memory of the call, for a process that had taken so many bytes `before` the first."""
+    if call.memory_bytes is not None:
+        _set_memory(before + call.memory_bytes)
     try:
         found = answer(call)
-        if limits.memory_bytes is not None and len(found.state) > limits.memory_bytes * _STATE_SHARE:
+        if call.memory_bytes is not None and len(found.state) > call.memory_bytes * _STATE_SHARE:
             raise MemoryError
         return found
     except MemoryError:
         return CallResult(error="MemoryError", out_of_memory=True)
     finally:
-        _set_soft(resource.RLIMIT_DATA, resource.RLIM_INFINITY)  # room for the answer
+        _set_memory(resource.RLIM_INFINITY)  # room for the answer
 
 
-def _set_soft(which: int, limit: int) -> None:
+def _set_memory(limit: int) -> None:
     """As far as the limit that this process was started with allows."""
-    hard = resource.getrlimit(which)[1]
-    resource.setrlimit(which, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _data_bytes() -> int:
