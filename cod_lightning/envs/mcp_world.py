@@ -167,7 +167,7 @@ class McpWorld(DatasetWorld):
             self._shown.append(("error: " if self.calls[-1].failed else "") + self.calls[-1].shown)
         if self._answers >= self.max_turns:
             graded = self._graded("", "")
-            self._outcome = "win" if graded.score >= self.success_at else "late"
+            self._outcome = "win" if graded.score >= 1 else "late"
             return self._ended(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
         return "\n".join(self._shown), 0.0, False, False, {}
 

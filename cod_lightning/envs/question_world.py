@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import HiddenRules, Players, Reference, Stepped, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
-from cod_lightning.ranges import Count, PositiveShare
+from cod_lightning.ranges import Count
 from cod_lightning.types import Message, Pack
 
 MOST_LETTERS = 20_000
@@ -20,13 +20,13 @@ class Grade(NamedTuple):
     """What an answer is worth."""
 
     score: float
-    """0 to 1."""
+    """0 to 1, which is right."""
     remark: str = ""
     """A sentence on what was wrong, for the feedback; never the answer."""
     malformed: bool = False
     """Whether the answer is not of the form that the rules ask for."""
     verdict: str = "That is wrong."
-    """What is said of a score below `success_at`."""
+    """What is said of a lower score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,6 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         rules: System text, what is between the tags included.
         max_turns: Answers to a question; after a wrong one that is not the last, the next may be given.
         feedback: Whether the last words of a task name the right answer (answer), or only the verdict (verdict).
-        success_at: Score from which a question counts as solved.
     """
 
     companions = (QuestionPlayers, QuestionRules)
@@ -105,15 +104,9 @@ class QuestionWorld(TaskWorld[QuestionTask]):
     late = None
 
     def __init__(
-        self,
-        name: str,
-        rules: str,
-        max_turns: Count = 1,
-        feedback: Literal["answer", "verdict"] = "answer",
-        success_at: PositiveShare = 1.0,
+        self, name: str, rules: str, max_turns: Count = 1, feedback: Literal["answer", "verdict"] = "answer"
     ) -> None:
-        self.name, self._rules, self.max_turns = name, rules, max_turns
-        self.feedback, self.success_at = feedback, success_at
+        self.name, self._rules, self.max_turns, self.feedback = name, rules, max_turns, feedback
         self._start(QuestionTask(question="", key="null"))
 
     @property
@@ -134,7 +127,7 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         complaint = complaint or self._too_long(answer)
         grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
         self._answers += 1
-        if not grade.malformed and grade.score < self.success_at and (left := self.max_turns - self._answers) > 0:
+        if not grade.malformed and grade.score < 1 and (left := self.max_turns - self._answers) > 0:
             return f"{_said(grade)} Answers left: {left}.", 0.0, False, False, {}
         return self._last(grade)
 
@@ -148,7 +141,7 @@ class QuestionWorld(TaskWorld[QuestionTask]):
             self._outcome = "malformed"
             reason = grade.remark.rstrip(".")
             return self._ended(f"Your answer could not be read: {reason}. The task is over.", 0.0)
-        if grade.score >= self.success_at:
+        if grade.score >= 1:
             self._outcome = "win"
             return self._ended("That is right.", grade.score)
         self._outcome = "miss"

@@ -101,7 +101,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         reward = found["reward"]
         if isinstance(reward, bool) or not isinstance(reward, int | float):
             raise EnvironmentFailure(f"its program gave a reward that is a {type(reward).__name__}")
-        self._outcome = "win" if found.get("success", reward >= self.success_at) is True else "miss"
+        self._outcome = "win" if found.get("success", reward >= 1) is True else "miss"
         return said, float(reward)
 
     def interrupt(self) -> None:
