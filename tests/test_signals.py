@@ -180,11 +180,10 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
     whole = assert_resumed_and_the_same_on_two_ranks(
         tmp_path,
         *("--data.rewards", json.dumps(parts)),
-        *["--data.max_staleness", "1", "method=grpo", "source=Revisits", "source.by=failure", "source.back=near"],
+        *["--data.max_staleness", "1", "method=grpo", "source=Revisits", "source.by=regret", "source.back=near"],
         *("--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})),
         *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
         *("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2"),
-        *("--data.source.init_args.solved_max", "0.99", "--data.source.init_args.solved_min", "0"),
         shown=("train/divergence_teacher", "replay/replayed_tokens", "source/revisits"),
     )
     lives = [json.loads(line) for line in (whole / "lifecycles" / "train.jsonl").read_text().splitlines()]

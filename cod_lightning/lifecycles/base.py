@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, Split, Task
 
-Shows = Literal["own", "previous", "empty"]
-"""What an attempt is shown: the agent's own context, the one before the latest rewrite, or none."""
+Shows = Literal["own", "previous"]
+"""What an attempt is shown: the agent's own context, or the one before the latest rewrite."""
 MOST_EPISODES = 100_000
 """Of a lifecycle; a program that goes on until a task is solved has more where it never is."""
 

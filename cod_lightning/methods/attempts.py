@@ -13,7 +13,7 @@ episodes are attempted again, where there memory operations are rolled again; at
 from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from cod_lightning.lifecycles import Agent, ConnectTheDots, Program, Shows
 from cod_lightning.ranges import Count, PositiveShare, Several
@@ -82,13 +82,12 @@ class Counterfactual(_Attempted):
 
     name, after_updates = "without_context", True
     attempts: Count = 2
-    """Without the context; with it there is the lifecycle's own solve episode, and what an `Anchored` inside adds."""
-    instead: Literal["previous", "empty"] = "previous"
-    """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
+    """With the context before the rewrite in its place, so that its worth is what the rewrite added; with it there is the
+    lifecycle's own solve episode, and what an `Anchored` inside adds."""
 
     @property
     def forks(self) -> Counter[Shows]:
-        return Counter({self.instead: self.attempts})
+        return Counter({"previous": self.attempts})
 
 
 class _Attempting:

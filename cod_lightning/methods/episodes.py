@@ -26,6 +26,8 @@ from cod_lightning.types import Episode
 _ABOUT = "Records of tasks that you solved here before, chosen for this one and shortened."
 _UTILITY_WEIGHT = 0.5
 """Weight of worth against similarity, both standardised over the candidates."""
+_CANDIDATES = 3
+"""With select: utility, times `most` the records nearest to the task, out of which those of the greatest value are shown."""
 _LEARNING_RATE = 0.3
 """Of the worth of records: worth += _LEARNING_RATE * (reward - worth)."""
 _INITIAL_WORTH = 0.5
@@ -73,7 +75,6 @@ class EpisodesContext(RecordContext):
         protocol: Wording for language models (natural) or for tiny policies (compact).
         select: By similarity to the first observation alone; by similarity and then by worth (utility); or at random.
         most: Records that a task is shown.
-        candidates: With select: utility, the records nearest to the task, of which `most` are shown.
         capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest, never the newest.
         part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
         similarity: How near a record is to the task; null: by the words that they share (BM25).
@@ -90,14 +91,13 @@ class EpisodesContext(RecordContext):
         protocol: Literal["natural", "compact"] = "natural",
         select: Literal["utility", "similarity", "random"] = "utility",
         most: Count = 4,
-        candidates: Count = 12,
         capacity: Count = 1000,
         part_tokens: Count = 128,
         similarity: Similarity | None = None,
         provenance: bool = False,
     ) -> None:
         super().__init__(protocol)
-        self.select, self.most, self.candidates = select, most, candidates
+        self.select, self.most = select, most
         self.capacity, self.part_tokens = capacity, part_tokens
         self.similarity, self.provenance = similarity, Provenance(provenance, protocol)
 
@@ -137,7 +137,7 @@ class EpisodesContext(RecordContext):
         similar = scores(state.records, lambda record: record.text, observation)  # pyright: ignore
         if self.select == "similarity":
             return best(similar, self.most)
-        near = best(similar, max(self.most, self.candidates))
+        near = best(similar, _CANDIDATES * self.most)
         worth = np.array([state.worth[index] for index in near])
         value = (1 - _UTILITY_WEIGHT) * _standard(similar[near]) + _UTILITY_WEIGHT * _standard(worth)
         order = sorted(range(len(near)), key=lambda place: (-value[place], place))

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Count, InnerShare, Share
+from cod_lightning.ranges import Count, InnerShare
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
 Worth = Literal["variance", "regret", "failure"]
+SOLVED = (0.05, 0.75)
+"""With by=failure, the mean rewards below which a pack counts as hopeless, and above which as solved."""
 
 
 class Revisits(PackSource):
@@ -29,7 +31,7 @@ class Revisits(PackSource):
     | --- | --- | --- |
     | variance | the siblings' variance; p(1-p) for rewards of 0 and 1 | learnability (SFL, arXiv 2408.15099) |
     | regret | the siblings' best less their worst reward | eva (arXiv 2411.00062) |
-    | failure | 1 less the siblings' mean, if that is in [`solved_min`, `solved_max`] | WebRL (arXiv 2411.02337) |
+    | failure | 1 less the siblings' mean, if that is in [0.05, 0.75] | WebRL (arXiv 2411.02337) |
 
     | `back` | what is played | source |
     | --- | --- | --- |
@@ -55,8 +57,6 @@ class Revisits(PackSource):
         share: Of a rollout's packs, in (0, 1), as soon as enough are kept; at least one pack is new.
         capacity: Packs that are kept, those played last.
         candidates: With back=near, packs among which the nearest is searched.
-        solved_min: With by=failure, the least mean reward, below which a pack counts as hopeless.
-        solved_max: With by=failure, the largest mean reward, above which a pack counts as solved.
     """
 
     compares = True
@@ -68,12 +68,9 @@ class Revisits(PackSource):
         share: InnerShare = 0.5,
         capacity: Count = 256,
         candidates: Count = 8,
-        solved_min: Share = 0.05,
-        solved_max: Share = 0.75,
     ) -> None:
         self.by: Worth = by
         self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
-        self.solved_min, self.solved_max = solved_min, solved_max
         self.needs_contexts, self.pack_size = back == "continued", 0
         self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
         """Worth, and what was played, by category and index; those played last come last."""
@@ -103,7 +100,7 @@ class Revisits(PackSource):
 
     def observe(self, outcomes: PackOutcomes) -> None:
         rewards, valid = outcomes.credit.table.solved()
-        found = worth(rewards, valid, self.by, (self.solved_min, self.solved_max)).tolist()
+        found = worth(rewards, valid, self.by).tolist()
         of_kind: dict[str, list[float]] = {"new": [], "revisited": []}
         for p, (choice, value) in enumerate(zip(outcomes.choices, found, strict=True)):
             of_kind["revisited" if choice.visit else "new"].append(value)
@@ -149,9 +146,7 @@ class Revisits(PackSource):
         return replace(choice, begin=(choice.begin + position) % self.pack_size, context=context)
 
 
-def worth(
-    rewards: Float[Tensor, "P K N"], valid: Bool[Tensor, "P K N"], by: Worth, band: tuple[float, float] = (0.05, 0.75)
-) -> Float[Tensor, " P"]:
+def worth(rewards: Float[Tensor, "P K N"], valid: Bool[Tensor, "P K N"], by: Worth) -> Float[Tensor, " P"]:
     """What each pack is worth, from the rewards of its solve episodes; 0 where no two siblings have one at any position.
 
     >>> worth(torch.tensor([[[1.0], [0.0]], [[1.0], [1.0]]]), torch.ones(2, 2, 1).bool(), "variance")
@@ -171,4 +166,4 @@ def worth(
     if by != "failure":
         return found
     solved = 1 - found
-    return torch.where(compared.any(dim=1) & (solved >= band[0]) & (solved <= band[1]), found, 0.0)
+    return torch.where(compared.any(dim=1) & (solved >= SOLVED[0]) & (solved <= SOLVED[1]), found, 0.0)

@@ -161,14 +161,14 @@ class Life:
         self._check_name(compared_with)
         if self.failed:
             return
-        position, mechanism = self.position, self.setting.mechanism
+        position = self.position
         who = f"{self.name}.{self.index}+{sum(of.get_name() == str(self.index) for of in self.forks)}"
         env: Any
         state: Any = None
         try:
             self._start()
             kept = {"own": self.state, "previous": self.previous}
-            state = crossing(ContextFailure, mechanism.empty, mechanism) if context == "empty" else kept[context]
+            state = kept[context]
             env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.env))
         except FAULTS as error:
             env = error
@@ -178,7 +178,7 @@ class Life:
                 raise env
             try:
                 episode = await run_solve_episode(env, task, state, self.setting, who, position, note=note)
-                return after_feedback(mechanism, await self._scored(episode, task))
+                return after_feedback(self.setting.mechanism, await self._scored(episode, task))
             finally:
                 await closed(env, self.setting.sampler.deadlines.episode_s)
 

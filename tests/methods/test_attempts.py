@@ -89,13 +89,12 @@ class WithWhatWasSaid(PlainContext):
 
 
 @each("inside", [ANCHORED, BestOfN(n=3)])
-@each("instead", ["previous", "empty"])
-def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead, inside):
-    program = replace(EVERYWHERE, attempts=1, instead=instead, program=inside)
+def test_without_its_context_means_the_one_before_the_rewrite(inside):
+    program = replace(EVERYWHERE, attempts=1, program=inside)
     rewritten_elsewhere = 0
     for life in lives(live(program, mechanism=WithWhatWasSaid())):
         others = [one for one in life.attempts if not one.trained]
-        before = [life.updates[e.position - 1].context_before if instead == "previous" else "" for e in others]
+        before = [life.updates[e.position - 1].context_before for e in others]
         assert [e.context_before for e in others] == before
         assert all(life.solves[e.position].context_before != "" for e in others)
         rewritten_elsewhere += sum(
@@ -135,9 +134,8 @@ def test_a_task_that_begins_with_a_state_of_the_program_s_has_no_attempts_which_
     assert not any(life.attempts for life in lives(live(Anchored(attempts=2, fraction=1.0, program=Back()))))
 
 
-@each("instead", ["previous", "empty"])
-def test_an_attempt_without_the_context_is_none_that_a_program_goes_on_from(instead):
-    program = Counterfactual(attempts=3, fraction=1.0, instead=instead, program=BestOfN(n=2))
+def test_an_attempt_without_the_context_is_none_that_a_program_goes_on_from():
+    program = Counterfactual(attempts=3, fraction=1.0, program=BestOfN(n=2))
     for life in lives(live(program)):
         for update in life.updates:
             assert update.context_before == life.solves[update.position].context_before
@@ -184,23 +182,6 @@ def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
     table = credit_table(groups)
     assert torch.equal(table.valid, table.own)
     assert RolloutStats.of(groups, 1.0, 0).counts["rollout/num_failed"] == int((~table.own).sum()) == 48
-
-
-def test_an_empty_context_that_its_mechanism_does_not_give_again_costs_the_attempt_that_is_to_begin_with_it():
-    class Once(PlainContext):
-        given = False
-
-        def empty(self):
-            assert not self.given, "once"
-            self.given = True
-            return super().empty()
-
-    program = Counterfactual(attempts=1, fraction=1.0, instead="empty")
-    ((life,),) = [
-        group.lifecycles for group in play(FunctionEngine(speak), Ledger(), Once(), setting={"program": program})
-    ]
-    assert not life.failed
-    assert {one.fault for one in life.attempts} == {"ContextFailure"}
 
 
 def test_rows_of_attempts_with_the_context_are_trained_on_the_others_only_measure_and_their_cost_is_counted():

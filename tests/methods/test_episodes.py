@@ -131,7 +131,7 @@ def test_worth_moves_towards_the_rewards_of_the_tasks_that_were_shown_a_record_a
 
 
 def test_of_equally_similar_records_the_one_that_served_better_is_shown():
-    context = EpisodesContext(select="utility", most=1, candidates=3)
+    context = EpisodesContext(select="utility", most=1)
     records = tuple(Record(n, "red", "", "end", 0.0) for n in range(3))
     state = EpisodesState(records, (0.1, 0.9, 0.5), num_tasks=3)
     assert context.prepare(state, "", "red").state.shown == (1,)
@@ -142,8 +142,9 @@ def test_of_equally_similar_records_the_one_that_served_better_is_shown():
 def test_worth_chooses_among_the_similar_alone_and_counts_as_much_as_its_weight(
     monkeypatch, candidates, weight, chosen
 ):
+    monkeypatch.setattr("cod_lightning.methods.episodes._CANDIDATES", candidates)
     monkeypatch.setattr("cod_lightning.methods.episodes._UTILITY_WEIGHT", weight)
-    context = EpisodesContext(select="utility", most=1, candidates=candidates)
+    context = EpisodesContext(select="utility", most=1)
     state = EpisodesState((Record(0, "red", "", ""), Record(1, "blue", "", "")), (0.0, 1.0), num_tasks=2)
     assert context.prepare(state, "", "red").state.shown == (chosen,)
 

@@ -13,6 +13,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.methods import revisits
 from cod_lightning.methods.compacting import CompactingContext
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.methods.privileged import OraclePrompts
@@ -34,6 +35,11 @@ MECHANISMS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def failures_come_back(monkeypatch):
+    monkeypatch.setattr(revisits, "SOLVED", (0.0, 0.75))
+
+
 class Story:
     """Rollouts of a world's own player, one of them ahead."""
 
@@ -46,7 +52,7 @@ class Story:
                 return [self.played(pack) for pack in packs]
 
         self.rollouts = Rollouts(
-            packs=TrainingPacks(Revisits(by="failure", back="continued", solved_min=-1.0), self.env, SIZE, 7),
+            packs=TrainingPacks(Revisits(by="failure", back="continued"), self.env, SIZE, 7),
             setting=lambda: self.setting(self.rollouts.packs.pack(PackChoice(0))),
             group_size=2,
             runner=self.runner,
