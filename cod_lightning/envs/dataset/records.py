@@ -1,4 +1,4 @@
-"""Rows of files on disk: JSON Lines, Parquet, Arrow, and folders as Hugging Face's `datasets` writes them.
+"""Rows of files on disk, JSON Lines or Parquet, and of folders of them.
 
 Errors name the file and the line (JSON Lines) or the row (from 1).
 """
@@ -13,7 +13,10 @@ from cod_lightning.errors import ConfigError, in_a_line
 
 _KEY = "data.env.path"
 _LINES = (".jsonl", ".ndjson", ".json")
-_TABLES = (".parquet", ".arrow")
+_TABLE = ".parquet"
+_SAVED = ".arrow"
+"""Of what `save_to_disk` of Hugging Face's datasets writes."""
+_CONVERT = "In Python: datasets.load_from_disk(PATH).to_parquet('rows.parquet')."
 _AT_ONCE = 256
 """Rows of a table."""
 _MOST_SHOWN = 12
@@ -42,40 +45,22 @@ def _suffix(file: Path) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file itself, or those of a folder: what `save_to_disk` lists, else all of one kind, in the order of their names."""
+    """The file itself, or those of a folder, all of one kind, in the order of their names."""
+    kinds = ", ".join((*_LINES, _TABLE))
     if path.is_file():
-        if _suffix(path) not in (*_LINES, *_TABLES):
-            expected = f"a file that ends with {', '.join((*_LINES, *_TABLES))}, or a folder of them"
-            raise ConfigError(_KEY, path, expected, "Convert it, or give it the suffix of what it holds.")
+        if _suffix(path) not in (*_LINES, _TABLE):
+            remedy = _CONVERT if _suffix(path) == _SAVED else "Convert it, or give it the suffix of what it holds."
+            raise ConfigError(_KEY, path, f"a file that ends with {kinds}, or a folder of them", remedy)
         return [path]
     if not path.is_dir():
         raise ConfigError(_KEY, path, "a file or a folder that exists", "Correct the path.")
-    if (named := path / "dataset_dict.json").is_file():
-        splits = _listed(named, "splits")
-        expected = f"one dataset; this folder holds several ({', '.join(splits)})"
-        raise ConfigError(_KEY, path, expected, f"Name the folder of one, such as {path}/{splits[0]}.")
-    if (state := path / "state.json").is_file():
-        return [path / name for name in _listed(state, "_data_files", "filename")]
-    found = [file for file in sorted(path.rglob("*")) if _suffix(file) in (*_LINES, *_TABLES) and file.is_file()]
-    kinds = sorted({_suffix(file) for file in found})
-    if len(kinds) != 1:
-        has = f"{path} with {', '.join(kinds) if kinds else 'none of them'}"
-        expected = f"a folder with files of one kind of {', '.join((*_LINES, *_TABLES))}"
-        raise ConfigError(_KEY, has, expected, "Name a file, or a folder that has nothing else.")
+    found = [file for file in sorted(path.rglob("*")) if _suffix(file) in (*_LINES, _TABLE, _SAVED) and file.is_file()]
+    has = sorted({_suffix(file) for file in found})
+    if len(has) != 1 or _SAVED in has:
+        remedy = _CONVERT if _SAVED in has else "Name a file, or a folder that has nothing else."
+        shown = f"{path} with {', '.join(has) or 'none of them'}"
+        raise ConfigError(_KEY, shown, f"a folder with files of one kind of {kinds}", remedy)
     return found
-
-
-def _listed(file: Path, key: str, name: str | None = None) -> list[str]:
-    """Names in a list of the file's, or in its objects; a folder before one is left out."""
-    try:
-        listed = json.loads(file.read_text(encoding="utf-8"))[key]
-        names = [Path(one if name is None else one[name]).name for one in listed]
-        if not names or not all(names):
-            raise ValueError
-        return names
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        expected = f"a file of Hugging Face's datasets with names in a list '{key}' ({type(error).__name__})"
-        raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
 
 
 def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -107,58 +92,34 @@ def objects(file: Path, key: str = _KEY) -> Iterator[dict[str, Any] | None]:
 
 
 def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Rows of a Parquet file, or of an Arrow file in either of its formats."""
+    """Rows of a Parquet file, a few at a time: a text that a column repeats takes room on disk once."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     _check_columns(file, columns, _names(file))
     place, done = str(file), 0
     try:
-        for batch in _batches(file, columns):
-            place = f"{file}, rows {done + 1} to {done + len(batch)}"
-            batch.validate(full=True)  # texts of a damaged one may end outside of it
-            rows = batch.to_pylist()
-            place, done = str(file), done + len(batch)
-            yield from rows
+        with pq.ParquetFile(file) as opened:
+            for batch in opened.iter_batches(_AT_ONCE, columns=list(columns)):
+                place = f"{file}, rows {done + 1} to {done + len(batch)}"
+                batch.validate(full=True)  # texts of a damaged one may end outside of it
+                rows = batch.to_pylist()
+                place, done = str(file), done + len(batch)
+                yield from rows
     except (OSError, ValueError, ArithmeticError, pa.ArrowException) as error:
         # also for text that is no UTF-8, and times that no calendar has
         raise _unread(place, error) from error
 
 
-def _batches(file: Path, columns: tuple[str, ...]) -> Iterator[Any]:
-    """A few rows at a time: a text that a column repeats takes room on disk once."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if _suffix(file) == ".parquet":
-        with pq.ParquetFile(file) as opened:
-            yield from opened.iter_batches(_AT_ONCE, columns=list(columns))
-    else:
-        with pa.memory_map(str(file)) as source:
-            yield from _arrow(source).read_all().select(columns).to_batches(_AT_ONCE)
-
-
 def _names(file: Path) -> list[str]:
-    """Columns of a Parquet or Arrow file."""
+    """Columns of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        if _suffix(file) == ".parquet":
-            return pq.read_schema(file).names
-        with pa.memory_map(str(file)) as source:
-            return _arrow(source).schema.names
+        return pq.read_schema(file).names
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _unread(str(file), error) from error
-
-
-def _arrow(source: Any) -> Any:
-    """Reads an Arrow file, in the format of streams or of files."""
-    import pyarrow as pa
-
-    try:
-        return pa.ipc.open_stream(source)
-    except pa.ArrowInvalid:
-        return pa.ipc.open_file(source)
 
 
 def _unread(place: str, error: Exception) -> ConfigError:

@@ -20,13 +20,12 @@ _MOST_LETTERS = 1_000_000
 
 
 class DatasetWorld(QuestionWorld):
-    """Questions from JSON Lines, Parquet or a Hugging Face folder; a pack draws those of one group.
+    """Questions from JSON Lines or Parquet; a pack draws those of one group.
 
     A group belongs to one split, by the hash of its name (without groups: a question does), whatever splits the files name.
 
     Args:
-        path: A file (.jsonl, .parquet, .arrow), a folder of such files of one kind, or one that `Dataset.save_to_disk` of
-            Hugging Face's datasets wrote.
+        path: A file (.jsonl, .parquet) or a folder of such files of one kind.
         prompt: Column of the question.
         answer: Column of what the scorer grades by.
         group: Column of what questions share; null: all belong together.

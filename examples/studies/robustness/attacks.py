@@ -142,14 +142,12 @@ def damaged_rows(num: int) -> dict[str, int]:
     counts: dict[str, int] = dict.fromkeys(("damages", "read", "refused", "tracebacks"), 0)
     rows = [{"prompt": f"question {n}", "answer": str(n)} for n in range(40)]
     with tempfile.TemporaryDirectory() as root:
-        lines, parquet, arrow = (Path(root) / f"rows.{kind}" for kind in ("jsonl", "parquet", "arrow"))
+        lines, parquet = (Path(root) / f"rows.{kind}" for kind in ("jsonl", "parquet"))
         table = pa.Table.from_pylist(rows)
         for number in range(num):
             lines.write_text("\n".join(map(json.dumps, rows)))
             pq.write_table(table, parquet)
-            with pa.ipc.new_stream(str(arrow), table.schema) as writer:
-                writer.write_table(table)
-            path = (lines, parquet, arrow)[number % 3]
+            path = (lines, parquet)[number % 2]
             damage(path, random.Random(f"rows/{number}"))
             counts["damages"] += 1
             with refused(counts, f"rows {number}, {path.name}"):

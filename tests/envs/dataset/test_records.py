@@ -35,16 +35,6 @@ def write_parquet(path):
     return path
 
 
-def write_arrow(path, make):
-    return write_table(path, make, pa.Table.from_pylist(ROWS))
-
-
-def write_table(path, make, table):
-    with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
-        writer.write_table(table)
-    return path
-
-
 def write_parts(path):
     (path / "data").mkdir(parents=True)
     for n, part in enumerate((ROWS[:3], ROWS[3:])):
@@ -59,38 +49,11 @@ def write_parts(path):
         lambda folder: write_lines(folder / "a.jsonl"),
         lambda folder: write_marked(folder / "A.JSONL"),
         lambda folder: write_parquet(folder / "a.parquet"),
-        lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_stream),
-        lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_file),
         lambda folder: write_parts(folder / "parts"),
     ],
 )
 def test_every_kind_of_file_gives_the_same_rows(tmp_path, write):
     assert read(write(tmp_path)) == WANTED
-
-
-def saved_to_disk(folder):
-    """A folder as `datasets` 4 lays it out: shards in the stream format, and the list of them."""
-    folder.mkdir(parents=True)
-    write_arrow(folder / "data-00000-of-00001.arrow", pa.ipc.new_stream)
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
-    (folder / "dataset_info.json").write_text("{}")
-    return folder
-
-
-def test_a_saved_dataset_is_read_by_its_list_and_a_folder_of_several_is_refused_with_their_names(tmp_path):
-    assert read(saved_to_disk(tmp_path / "both" / "train")) == WANTED
-    (tmp_path / "both" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-    with pytest.raises(ConfigError, match=r"several \(train, test\).*both/train"):
-        read(tmp_path / "both")
-
-
-def test_what_the_library_itself_saves_is_read(tmp_path):
-    datasets = pytest.importorskip("datasets", reason="pip install datasets")
-    rows = datasets.Dataset.from_list(ROWS)
-    rows.save_to_disk(tmp_path / "saved")
-    datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / "both")
-    rows.to_parquet(str(tmp_path / "a.parquet"))
-    assert read(tmp_path / "saved") == read(tmp_path / "both" / "train") == read(tmp_path / "a.parquet") == WANTED
 
 
 @each(
@@ -102,17 +65,9 @@ def test_what_the_library_itself_saves_is_read(tmp_path):
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1"),
         ("a.json", b'[\n{"prompt": "q"}]', r"a\.json:1.*a list is no JSON Lines"),
         ("a.parquet", b"PAR1", r"a\.parquet.*pyarrow reads"),
-        ("a.arrow", b"no arrow", r"a\.arrow.*pyarrow reads"),
+        ("a.arrow", b"", r"a\.arrow.*ends with \.jsonl.*to_parquet"),
         ("a.csv", b"q,1", r"a\.csv.*ends with \.jsonl"),
-        ("a/state.json", b'{"_data_files": ["a.arrow"]}', r"state\.json.*names in a list '_data_files'"),
-        ("a/state.json", b'{"_data_files": [{"filename": 1}]}', r"state\.json.*names in a list '_data_files'"),
-        (
-            "a/state.json",
-            b'{"_data_files": [{"filename": "gone.jsonl"}]}',
-            r"gone\.jsonl.*No such file.*Correct the path",
-        ),
-        ("a/dataset_dict.json", b'{"splits": [1, 2]}', r"dataset_dict\.json.*names in a list 'splits'"),
-        ("a/dataset_dict.json", b'{"splits": []}', r"dataset_dict\.json.*names in a list 'splits'"),
+        ("a/data.arrow", b"", r"a with \.arrow; .*to_parquet"),
         ("a.txt/b", b"", "Correct the path|files of one kind"),
     ],
 )
@@ -124,37 +79,23 @@ def test_what_cannot_be_read_is_named_with_its_place(tmp_path, name, content, co
         read(path if path.parent == tmp_path else path.parent)
 
 
-@each("write", [write_parquet, lambda path: write_arrow(path, pa.ipc.new_stream)])
-def test_a_column_whose_name_is_no_text_is_refused(tmp_path, write):
-    path = write(tmp_path / ("a.parquet" if write is write_parquet else "a.arrow"))
+def test_a_column_whose_name_is_no_text_is_refused(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet")
     path.write_bytes(path.read_bytes().replace(b"prompt", b"\xffrompt"))
-    with pytest.raises(ConfigError, match=r"a\.(parquet|arrow).*pyarrow reads"):
+    with pytest.raises(ConfigError, match=r"a\.parquet.*pyarrow reads"):
         read(path)
 
 
 def test_a_small_table_of_long_texts_is_read_a_few_rows_at_a_time(tmp_path):
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array(["q" * 100_000]))
-    table = pa.table({"prompt": texts, "answer": ["a"] * 4000})
-    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", store_schema=False)
-    write_table(tmp_path / "a.arrow", pa.ipc.new_file, table)
-    for name in ("a.parquet", "a.arrow"):
-        assert (tmp_path / name).stat().st_size < 250_000
-        tracemalloc.start()
-        assert sum(1 for _ in read_rows(str(tmp_path / name), ("prompt", "answer"))) == 4000
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 100_000_000, "of 400 million letters"
-
-
-def test_an_arrow_file_whose_texts_end_before_they_begin_is_refused(tmp_path):
-    path = tmp_path / "a.arrow"
-    write_arrow(path, pa.ipc.new_stream)
-    content = path.read_bytes()
-    ends = b"".join(n.to_bytes(4, "little") for n in range(2, 2 * len(ROWS) + 1, 2))
-    assert content.count(ends) == 1
-    path.write_bytes(content.replace(ends, b"\xff\xff\xff\x7f" + ends[4:]))
-    with pytest.raises(ConfigError, match=r"a\.arrow.*pyarrow reads"):
-        read(path)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"prompt": texts, "answer": ["a"] * 4000}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 250_000
+    tracemalloc.start()
+    assert sum(1 for _ in read_rows(str(path), ("prompt", "answer"))) == 4000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000, "of 400 million letters"
 
 
 def test_a_folder_with_files_of_two_kinds_and_a_missing_column_are_named(tmp_path):
