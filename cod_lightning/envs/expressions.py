@@ -1,6 +1,6 @@
 """A safe interpreter of scalar formulas, for worlds whose actions or answers are formulas.
 
-The text is cut into tokens of a closed list first, its length and nesting are limited before Python's parser sees it, and the
+The text is cut into tokens of a closed list first, its length and brackets are limited before Python's parser sees it, and the
 tree is turned into closures over a whitelist of nodes. Nothing is ever executed by Python itself, all arithmetic is done in
 floats, and every value on the way must be finite.
 """
@@ -20,7 +20,7 @@ from cod_lightning.envs.answers import quoted
 MOST_LETTERS = 1000
 MOST_TOKENS = 500
 MOST_NESTED = 64
-"""Levels of the tree, and of brackets and signs before parsing."""
+"""Levels of brackets, before parsing; the tree may have twice as many."""
 
 Values = Mapping[str, float]
 Compute = Callable[[Values], float]
@@ -59,7 +59,7 @@ def compile_expression(text: str, names: Collection[str]) -> Expression:
     There are numbers, names, + - * / **, comparisons, and/or/not, `a if c else b`, and the functions in `FUNCTIONS`.
     """
     tokens = _tokens(text, frozenset(names))
-    _limit_nesting(tokens)
+    _check_brackets(tokens)
     shown = " ".join(tokens)
     try:
         tree = ast.parse(shown, mode="eval")
@@ -83,8 +83,6 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"\s*", re.ASCII)
 _WORDLY = frozenset(string.ascii_letters + string.digits + "_.")
 _KEYWORDS = frozenset({"if", "else", "and", "or", "not"})
-_SIGNS = frozenset({"+", "-", "not", "**", "if"})
-"""Whatever a tree grows deep with, without brackets; products and sums grow deep to the left and are limited with the tree."""
 
 
 def _tokens(text: str, names: frozenset[str]) -> list[str]:
@@ -113,14 +111,12 @@ def _end_of_space(text: str, place: int) -> int:
     return match.end() if match else place
 
 
-def _limit_nesting(tokens: list[str]) -> None:
-    """Count open brackets, signs in a row, and what nests to the right without brackets."""
-    brackets = signs = right = 0
+def _check_brackets(tokens: list[str]) -> None:
+    """Raise where they do not match, or are more than Python's parser takes in every version."""
+    brackets = 0
     for token in tokens:
         brackets += (token == "(") - (token == ")")
-        signs = signs + 1 if token in _SIGNS else 0
-        right += token in ("**", "if", "not")
-        if max(brackets, signs) > MOST_NESTED or right > 2 * MOST_NESTED:
+        if brackets > MOST_NESTED:
             raise ExpressionError(f"the formula is nested deeper than {MOST_NESTED} levels")
         if brackets < 0:
             raise ExpressionError("a bracket is closed that was not opened")
