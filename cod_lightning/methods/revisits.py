@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
@@ -13,8 +13,10 @@ from torch import Tensor
 from cod_lightning.envs.base import TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, InnerShare
+from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
+from cod_lightning.types import Split
 
 Worth = Literal["variance", "regret", "failure"]
 SOLVED = (0.05, 0.75)
@@ -72,8 +74,8 @@ class Revisits(PackSource):
         self.by: Worth = by
         self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
         self.needs_contexts, self.pack_size = back == "continued", 0
-        self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
-        """Worth, and what was played, by category and index; those played last come last."""
+        self.kept: dict[int, tuple[float, PackChoice]] = {}
+        """Worth, and what was played, by index; those played last come last."""
         self.num_seen = 0
         """Packs of the run up to the newest whose outcome is known; those waiting are beyond, or were overtaken."""
         self.num_revisits = 0
@@ -81,7 +83,7 @@ class Revisits(PackSource):
         """Mean worth of the latest rollout's new packs, and of those that came back."""
 
     def check(self, env: TextEnv, pack_size: int) -> None:
-        self.pack_size = pack_size
+        self.env, self.pack_size = env, pack_size
         if self.back == "continued" and beside(env, Variants).without_world_memory() is not env:
             expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
             remedy = "Switch the environment's memory off, or choose another."
@@ -104,10 +106,10 @@ class Revisits(PackSource):
         of_kind: dict[str, list[float]] = {"new": [], "revisited": []}
         for p, (choice, value) in enumerate(zip(outcomes.choices, found, strict=True)):
             of_kind["revisited" if choice.visit else "new"].append(value)
-            key = (choice.category, choice.index)
-            self.kept.pop(key, None)
+            self.kept.pop(choice.index, None)
             if value > 0:
-                self.kept[key] = value, self._continued(choice, outcomes.contexts[p]) if self.needs_contexts else choice
+                played = self._continued(choice, outcomes.contexts[p]) if self.needs_contexts else choice
+                self.kept[choice.index] = value, played
         for key in list(self.kept)[: -self.capacity]:
             del self.kept[key]
         self.latest = {f"worth/{kind}": sum(all_) / len(all_) for kind, all_ in of_kind.items() if all_}
@@ -124,7 +126,7 @@ class Revisits(PackSource):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         choices = [(float(value), PackChoice(**plain)) for value, plain in state_dict["kept"]]
-        self.kept = {(choice.category, choice.index): (value, choice) for value, choice in choices}
+        self.kept = {choice.index: (value, choice) for value, choice in choices}
         self.num_seen, self.num_revisits = state_dict["num_seen"], state_dict["num_revisits"]
         self.latest = dict(state_dict["latest"])
 
@@ -132,8 +134,18 @@ class Revisits(PackSource):
         """That pack as what it comes back; `visit` is a number that no other pack of the run has."""
         if self.back == "continued":
             return replace(choice, visit=visit)
-        near = self.candidates if self.back == "near" else 0
-        return PackChoice(choice.index, choice.category, visit=visit, near=near)
+        instead = self._nearest(choice.index, visit) if self.back == "near" else None
+        return PackChoice(choice.index, visit=visit, instead=instead)
+
+    def _nearest(self, index: int, visit: int) -> int:
+        """Of `candidates` other packs, the index of the one whose tasks say most of the same."""
+
+        def facts(of: int) -> set[str]:
+            pack = self.env.sample_pack(split=Split.TRAIN, index=of, num_tasks=self.pack_size, seed=self.seed)
+            return {*_facts([plain(task.spec) for task in pack.tasks])}
+
+        places, known = [derive_seed("near", index, visit, one) for one in range(self.candidates)], facts(index)
+        return max(places, key=lambda place: _alike(known, facts(place)))
 
     def _continued(self, choice: PackChoice, contexts: Sequence[Sequence[str | None]]) -> PackChoice:
         """The pack from a task on at which a sibling that solved each once had written something; else as it was played."""
@@ -167,3 +179,17 @@ def worth(rewards: Float[Tensor, "P K N"], valid: Bool[Tensor, "P K N"], by: Wor
         return found
     solved = 1 - found
     return torch.where(compared.any(dim=1) & (solved >= SOLVED[0]) & (solved <= SOLVED[1]), found, 0.0)
+
+
+def _facts(value: Any, way: str = "") -> Iterator[str]:
+    """Every plain value with the way to it."""
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _facts(part, f"{way}.{key}")
+    else:
+        yield f"{way}={value}"
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    """Share of the facts of both together that both have (Jaccard), in [0, 1]."""
+    return len(one & other) / max(1, len(one | other))

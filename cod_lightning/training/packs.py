@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,8 +18,7 @@ from cod_lightning.markdown import visible
 from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.transcript import plain, see_kept
-from cod_lightning.seeds import derive_seed
+from cod_lightning.rollout.transcript import see_kept
 from cod_lightning.types import EpisodeKind, Group, Image, Lifecycle, Pack, Split, Turn
 
 _VISIT = "~"
@@ -40,8 +39,8 @@ class PackChoice:
     """Turns after which each of its tasks is cut off; None: the environment's own bound alone."""
     visit: int = 0
     """0 the first time; else a number that sets this time apart from all others, in the pack's id and so in sampling noise."""
-    near: int = 0
-    """Others of which the one nearest to the pack is played in its place; 0: the pack itself."""
+    instead: int | None = None
+    """Index of the pack that is played in its place; None: its own."""
     begin: int = 0
     """The task that comes first; those before it follow at the end."""
     context: str | None = None
@@ -222,15 +221,8 @@ class TrainingPacks:
         if choice.category not in self._parts:
             self._parts[choice.category] = beside(self.env, Variants).of_category(str(choice.category))
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
-
-        def drawn(index: int) -> Pack:
-            return env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed)
-
-        pack = drawn(choice.index)
-        if choice.near:
-            places = [derive_seed("near", choice.index, choice.visit, one) for one in range(choice.near)]
-            others, known = [drawn(place) for place in places], _facts(pack)
-            pack = max(others, key=lambda other: _alike(known, _facts(other)))
+        index = choice.index if choice.instead is None else choice.instead
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed)
         first, rest = pack.tasks[: choice.begin], pack.tasks[choice.begin :]
         tasks = (*rest, *(replace(task, repeat=True) for task in first))
         if choice.max_turns is not None:
@@ -296,21 +288,3 @@ def without_visit(pack_id: str) -> str:
     ('levers/train/1/7', 'levers/train/1/7')
     """
     return re.sub(rf"{_VISIT}\d+$", "", pack_id)
-
-
-def _facts(pack: Pack) -> set[str]:
-    """What each of its tasks says: every plain value with the way to it."""
-
-    def leaves(value: Any, way: str) -> Iterator[str]:
-        if isinstance(value, dict | list):
-            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from leaves(part, f"{way}.{key}")
-        else:
-            yield f"{way}={value}"
-
-    return set(leaves([plain(task.spec) for task in pack.tasks], ""))
-
-
-def _alike(one: set[str], other: set[str]) -> float:
-    """Share of the facts of both together that both have (Jaccard), in [0, 1]."""
-    return len(one & other) / max(1, len(one | other))

@@ -197,9 +197,9 @@ def test_packs_are_drawn_in_proportion_to_their_worth():
 def test_those_played_last_are_kept_and_a_pack_without_worth_is_forgotten():
     packs = source(capacity=2)
     packs.observe(outcomes([PackChoice(i) for i in range(3)], [[[0.0], [1.0]]] * 3))
-    assert list(packs.source.kept) == [(None, 1), (None, 2)]
+    assert list(packs.source.kept) == [1, 2]
     packs.observe(outcomes([PackChoice(1, visit=9), PackChoice(4)], [[[1.0], [1.0]], [[0.0], [1.0]]]))
-    assert list(packs.source.kept) == [(None, 2), (None, 4)]
+    assert list(packs.source.kept) == [2, 4]
     assert packs.metrics() == {
         "source/kept": 2,
         "source/revisits": 1,
