@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.deployment.rows import OWN, FolderRows, damage_named, record_of, texts_of
+import msgspec
+from msgspec import structs
+
+from cod_lightning.deployment.rows import OWN, FolderRows, damage_named, packed, unpacked
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import Episode, EpisodeKind
@@ -49,6 +52,7 @@ class StoredEpisode:
     began: float
     ended: float
     episode: Episode
+    """Without states, which are those of the versions."""
 
 
 class ContextStore:
@@ -151,8 +155,8 @@ class ContextStore:
     def episodes(self) -> Iterator[StoredEpisode]:
         """All finished episodes, oldest first, each read when it is asked for."""
         with damage_named(self.path):
-            for number, task, *_, version, began, ended, _ in self._rows.all("episodes"):
-                episode = read_episode(record_of(self._rows.texts("episodes", number)[0]))
+            for _, task, *_, version, began, ended, content in self._rows.all("episodes"):
+                episode = read_episode(unpacked(content))
                 yield StoredEpisode(task=task, context_version=version, began=began, ended=ended, episode=episode)
 
     def rewards(self) -> list[float | None]:
@@ -184,8 +188,7 @@ class ContextStore:
         reward = None if episode.reward is None else float(episode.reward) + 0.0  # SQLite keeps no -0.0
         success = None if episode.success is None else int(episode.success)
         outcome = episode.kind.value, episode.status.value, reward, success
-        texts = [_encodable(text) for text in texts_of(episode_record(episode))]
-        content = self._rows.packed("episodes", self._rows.before(key, episode.kind.value), texts)
+        content = packed(episode_record(structs.replace(episode, state_before=None, state_after=None)))
         row = key, _encodable(task), episode.position, *outcome, context, float(began), time.time(), content
         self._rows.put("episodes", *row)
         if episode.kind is EpisodeKind.SOLVE:
@@ -194,13 +197,13 @@ class ContextStore:
 
     def _version(self, text: str, state: str, reason: str, episode: int | None) -> int:
         number = self._rows.num("contexts")
-        content = self._rows.packed("contexts", number - 1, [_encodable(text), _encodable(state)])
+        content = packed([_encodable(text), _encodable(state)])
         self._rows.put("contexts", number, episode, time.time(), reason, content)
         return number
 
     def _as_version(self, row: Sequence[Any]) -> ContextVersion:
-        number, episode, created, reason, _ = row
-        text, state = self._rows.texts("contexts", number)[0]
+        number, episode, created, reason, content = row
+        text, state = msgspec.convert(unpacked(content), tuple[str, str])
         position = reward = None
         if episode is not None:
             task = self._rows.row("episodes", episode if reason == "task" else episode - 1)  # the task that it followed

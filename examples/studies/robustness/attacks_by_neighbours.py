@@ -18,15 +18,13 @@ from unittest import mock
 
 from cod_lightning.commands import phase
 from cod_lightning.commands.phase import ensure_warm_start
-from cod_lightning.deployment import ContextStore
 from cod_lightning.envs import apart
 from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.programs.processes import LinePool
 from tests.commands import test_warm_start_cache as cached
-from tests.deployment.test_store import grown
 from tests.envs.test_apart import LOOKS_ROUND, python
 
-ZERO = ("read_keys", "quadratic", "trained_on", "unsaid", "unseen")
+ZERO = ("read_keys", "trained_on", "unsaid", "unseen")
 """What no attack may count."""
 _KEYS = ("sk-judge", "sk-hub", "sk-other", "sk-argument")
 _DAMAGES = (cached.flip, cached.link, cached.link_weights, cached.replace)
@@ -58,22 +56,6 @@ def looking_round(num: int) -> dict[str, int]:
         finally:
             other.kill()
             other.wait()
-    return counts
-
-
-def agent_folders(num: int) -> dict[str, int]:
-    """An agent whose context grows with every task: `quadratic` counts those whose folder triples while the tasks double."""
-    counts = dict.fromkeys(("folders", "quadratic", "kib"), 0)
-    with tempfile.TemporaryDirectory() as root:
-        sizes: list[int] = []
-        for tasks in (num, 2 * num):
-            store: ContextStore
-            store, _ = grown(Path(root) / str(tasks), tasks)
-            sizes.append(sum(path.stat().st_size for path in (Path(root) / str(tasks)).iterdir()))
-            store.close()
-            counts["folders"] += 1
-        counts["quadratic"] = int(sizes[1] > 3 * sizes[0])
-        counts["kib"] = sizes[1] // 1024
     return counts
 
 
@@ -127,7 +109,6 @@ def attacks(share: float) -> dict[str, Callable[[], dict[str, int]]]:
     """All of them, with this share of the full numbers."""
     return {
         "looking_round": lambda: looking_round(max(2, int(40 * share))),
-        "agent_folders": lambda: agent_folders(int(400 * share)),
         "warm_start_caches": lambda: warm_start_caches(int(100 * share)),
         "hanging_phases": hanging_phases,
     }
