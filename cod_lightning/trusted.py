@@ -19,9 +19,8 @@ OWN = ("cod_lightning",)
 STRATEGIES = ("lightning.pytorch.strategies",)
 """What the shipped configs name beside our own packages."""
 
-_ADD_TRUST = "Add --trust if you trust the run as you would a program."
-_REMEDY = ContextVar("remedy", default="")
-"""How to have a config trusted; empty where it is."""
+ADD_TRUST = "Add --trust if you trust the run as you would a program."
+_TRUSTED = ContextVar("trusted", default=True)
 _ADDRESSES = ("base_url", "url", "urls")
 _HERE = ("127.0.0.1", "localhost", "::1")
 _KEYS = ("JUDGE_API_KEY", "LEARN2ASK_JUDGE_KEY", "OPENAI_API_KEY", "VLLM_API_KEY")
@@ -34,26 +33,21 @@ _MOST_DIGITS = 1000
 
 
 @contextmanager
-def only_from(packages: Sequence[str], *, trust: bool, remedy: str = _ADD_TRUST) -> Iterator[None]:
+def only_from(packages: Sequence[str], *, trust: bool) -> Iterator[None]:
     """Let jsonargparse import nothing else that a value names, unless the command trusts the config."""
-    before, token = dict(parsing_settings), _REMEDY.set("" if trust else remedy)  # there is no public way back
+    before, token = dict(parsing_settings), _TRUSTED.set(trust)  # there is no public way back
     if not trust:
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(packages))
     try:
         yield
     finally:
         parsing_settings.update(before)
-        _REMEDY.reset(token)
+        _TRUSTED.reset(token)
 
 
 def is_trusted() -> bool:
     """Whether configs may name classes of others, addresses and programs."""
-    return not how_to_trust()
-
-
-def how_to_trust() -> str:
-    """What a refusal advises, for a config that is not trusted (`only_from`)."""
-    return _REMEDY.get()
+    return _TRUSTED.get()
 
 
 def read_config(path: Path) -> Any:
@@ -159,4 +153,4 @@ def leads_here(address: str) -> bool:
 
 def refuse(key: str, value: str, expected: str) -> None:
     """Raise the `ConfigError` for what a config that is not trusted may not say."""
-    raise ConfigError(f"{key:.200}", f"{value:.200}", f"{expected}, since the run may come from others", how_to_trust())
+    raise ConfigError(f"{key:.200}", f"{value:.200}", f"{expected}, since the run may come from others", ADD_TRUST)

@@ -5,19 +5,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 import yaml
-from jsonargparse._common import denying_import_path_entry, parsing_settings
 
-from cod_lightning.checkpoints.checkpoint import Checkpoint
 from cod_lightning.cli import main
-from cod_lightning.commands import phase
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
-from cod_lightning.commands.train import TrainCLI, config_of_run, model_of
+from cod_lightning.commands.train import config_of_run, model_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from, parsed
 from tests.cases import each
@@ -167,57 +163,6 @@ def test_a_warm_start_in_another_environment_of_a_foreign_run_runs_no_program_ei
     (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}\n' * 40)
     with only_from(OWN, trust=False), pytest.raises(ConfigError, match="nothing that runs programs"):
         ensure_warm_start(begun(env=PLAYED))
-
-
-THING = {"class_path": "payload.Thing"}
-
-
-@each("env", [PLAYED, THING])
-def test_a_refusal_advises_what_the_command_has(env, capsys):
-    with only_from(OWN, trust=False, remedy="Name it."), pytest.raises((ConfigError, SystemExit)) as refused:
-        ensure_warm_start(begun(env=env))
-    said = f"{refused.value} {capsys.readouterr().err}"
-    assert "Name it." in said
-    assert "--trust" not in said
-
-
-@each(
-    ("typed", "kept", "whole", "named"),
-    [
-        ({}, {}, True, True),
-        ({}, {"num_updates": 7, "lr": 0.5}, True, True),
-        ({"env": PLAYED}, {"env": PLAYED, "num_updates": 7}, True, True),
-        ({}, {"env": PLAYED}, False, False),
-        ({}, {"env": THING}, False, False),
-        ({}, {"env": {"worlds": (THING,)}}, False, False),
-        ({"env": THING}, {"env": PLAYED}, False, True),
-    ],
-)
-def test_a_checkpoint_s_warm_start_is_trusted_as_far_as_a_trusted_config_says_the_same(
-    monkeypatch, typed, kept, whole, named
-):
-    def ensure_warm_start(run, words):
-        assert run == begun(**kept)
-        seen.append(
-            (
-                is_trusted(),
-                not parsing_settings["import_paths_enforced"] or denying_import_path_entry("payload.Thing") is None,
-            )
-        )
-        raise ConfigError("", "", "", "")
-
-    seen: list[tuple[bool, bool]] = []
-    monkeypatch.setattr(phase, "ensure_warm_start", ensure_warm_start)
-    cli: Any = TrainCLI.__new__(TrainCLI)
-    cli.config, cli.asked = SimpleNamespace(warm_start=SimpleNamespace(num_updates=1)), begun(**typed)
-    cli.model = SimpleNamespace(policy=SimpleNamespace(has_weights=True))
-    plain = {"system_prompt": "", "chat_template_kwargs": None, "enable_thinking": False}
-    cli.datamodule = SimpleNamespace(words_for=lambda policy: (), **plain)
-    monkeypatch.setattr(cli, "check_played", lambda: None)
-    for outer in (True, False):
-        with only_from(OWN, trust=outer), pytest.raises(ConfigError):
-            cli.make_warm_start([Checkpoint(Path("x.ckpt"), {"run_config": {"config": begun(**kept)}})])
-    assert seen == [(whole, named), (False, False)]
 
 
 @each("trusted", [False, True])

@@ -28,6 +28,11 @@ _PLAYED = (
 """Keys of what a policy was trained in and as, and of how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")
 """Keys of a policy that its checkpoint replaces, or that change no token."""
+_OF_WARM_START = (
+    *("warm_start", "seed_everything", "model.policy", "trainer.precision", "data.env", "data.context", "data.program"),
+    *("data.pack_size", "data.max_new_tokens"),
+)
+"""Keys that decide what the warm start is."""
 _MOST_LISTED = 30
 
 
@@ -81,6 +86,17 @@ def check_same_policy(
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
     if changed:
         print(f"warning: {checkpoint.path} is played with changes: {listed}", file=sys.stderr)
+
+
+def check_same_warm_start(checkpoint: Checkpoint, config: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose run began with another warm start than this config's, with which it would be compared."""
+    kept = checkpoint.content.get("run_config") or {"config": config}
+    if changed := [one for one in differences(kept["config"], config) if one[0].startswith(_OF_WARM_START)]:
+        expected = (
+            f"that of {checkpoint.path}, which is compared with it; since its run changed {listed_changes(changed)}"
+        )
+        remedy = "Name the run's own config, add --warm_start null, or --accept_changes true to begin with another."
+        raise ConfigError("warm_start", "another", expected, remedy)
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, str]]:

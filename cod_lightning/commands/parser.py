@@ -15,7 +15,7 @@ from jsonargparse._common import ImportDenied
 
 from cod_lightning.commands.shipped import classes
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, some_of
-from cod_lightning.trusted import how_to_trust
+from cod_lightning.trusted import ADD_TRUST
 
 Options = dict[str, tuple[Any, Any, str]]
 """Key -> its type (None: a flag), default (...: there is none), and help."""
@@ -48,7 +48,7 @@ class OneLine(ArgumentParser):
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
-        trust = f"{how_to_trust()} " if any(isinstance(one, ImportDenied) for one in _causes(ex)) else ""
+        trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in _causes(ex)) else ""
         self.exit(
             2, f"{self.prog}: error: {said} ({_nearest(self, message, ex)}{trust}{self.prog} --help lists all keys)\n"
         )

@@ -3,7 +3,6 @@
 import copy
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
@@ -31,17 +30,16 @@ from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.errors import CodLightningError, ConfigError, answering
+from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.evaluation.controls import Weights
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.terminal import Screen
-from cod_lightning.trusted import OWN, STRATEGIES, is_trusted, leaves, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, only_from
 
 OF_A_RUN: Options = {"ckpt_path": (str | None, None, "Checkpoint; null: model.policy as it is."), "trust": TRUST}
 SAMPLED: Options = OF_A_RUN | {"sampling_temperature": (NonNegative, 1.0, "0 is greedy.")}
-_NAME_IT = "Name by --config a config that says the same, or add --warm_start null."
 _MOST_CAUSES = 2
 """That are named at the end of a `fit`."""
 
@@ -118,14 +116,12 @@ class TrainCLI(CodCLI):
                 expected = "left out with a warm start, whose demonstrations have prompts without it"
                 raise ConfigError(f"data.{name}", said, expected, "Or add --warm_start null.")
         self.check_played()
-        began = self._began_with(checkpoints)
-        typed = list(leaves(phase.config_of(self.asked))) if is_trusted() else []
-        named = {value.partition(".")[0] for key, value in typed if key.endswith("class_path")}
-        # numbers name nothing; what else a checkpoint alone says is not trusted
-        said = [one for one in leaves(phase.config_of(began)) if not isinstance(one[1], int | float | None)]
-        trust = all(one in typed for one in said)
-        with only_from((*OWN, *STRATEGIES, *named), trust=trust, remedy=_NAME_IT):
-            self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
+        from cod_lightning.checkpoints.changes import check_same_warm_start
+
+        began = self.asked | {"seed_everything": self.config.seed_everything}
+        for one in () if self.config.accept_changes else checkpoints:
+            check_same_warm_start(one, began)
+        self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
         self.demonstrations = getattr(demonstrated, "teacher", None)
         policy.weights = str(self.warm_start_folder)
 
@@ -134,25 +130,6 @@ class TrainCLI(CodCLI):
         if not policy.has_weights:
             expected = f"null, since {type(policy).__name__} has no weights here"
             raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
-
-    def _began_with(self, checkpoints: Sequence[Checkpoint]) -> dict[str, Any]:
-        """The config whose warm start is meant: of the checkpoints' runs, which are compared with what they began with."""
-        from cod_lightning.checkpoints.changes import differences, listed_changes
-
-        runs = [run["config"] for one in checkpoints if (run := one.content.get("run_config"))]
-        runs = runs or [self.asked | {"seed_everything": self.config.seed_everything}]
-        for run in runs:
-            changed = [("warm_start", str(run.get("warm_start")))]
-            if isinstance(run.get("warm_start"), dict):
-                refused = partial(ConfigError, "warm_start", "another", remedy="Add --warm_start null.")
-                with answering(refused, "what a run of this version began with"):
-                    phases = list(differences(phase.config_of(run), phase.config_of(runs[0])))
-                changed = [one for one in phases if one[0] != "torch_threads"]
-            if changed:
-                listed = listed_changes(changed)
-                expected = f"what every checkpoint began with, since they are compared with it ({listed})"
-                raise ConfigError("warm_start", "another", expected, "Test each alone, or add --warm_start null.")
-        return runs[0]
 
     def read_checkpoints(self) -> list[Checkpoint]:
         """Those of the command line."""

@@ -3,16 +3,14 @@
 import re
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
 
-from cod_lightning.checkpoints.changes import check_changes, check_same_policy
-from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.changes import check_changes, check_same_policy, check_same_warm_start
+from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.phase import WarmStart
-from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from tests.cases import each
@@ -146,44 +144,34 @@ def test_another_vocabulary_is_refused_in_any_case(words, tmp_path):
         played(tmp_path, words, accepted=True)
 
 
-def began_with(*runs, **asked):
-    """The config whose warm start `test` means, asked with seed 9 for checkpoints of runs that differ so from `CONFIG`."""
-    begun = {
-        "warm_start": asdict(WarmStart()),
-        "trainer": {"accelerator": "cpu", "precision": None},
-        "torch_threads": 1,
-    }
-    cli = SimpleNamespace(asked=CONFIG | begun | asked, config=SimpleNamespace(seed_everything=9))
-    checkpoints = [SimpleNamespace(content={"run_config": {"config": CONFIG | begun | run}}) for run in runs]
-    return TrainCLI._began_with(cli, checkpoints)  # pyright: ignore
+def begun(**more):
+    """A config with a warm start."""
+    begun = {"warm_start": asdict(WarmStart()), "trainer": {"accelerator": "cpu", "precision": None}}
+    return CONFIG | begun | {"seed_everything": 1} | more
+
+
+def compared(run, asked):
+    """Take the warm start of this config for that which a checkpoint of the run began with."""
+    check_same_warm_start(Checkpoint(Path("a.ckpt"), {"run_config": {"config": run}}), asked)
 
 
 def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
-    other = {"data": CONFIG["data"] | {"max_new_tokens": 32}}
-    assert began_with()["seed_everything"] == 9
-    assert began_with({"seed_everything": 1})["seed_everything"] == 1
-    assert began_with({"torch_threads": 3}, {"torch_threads": 1})["torch_threads"] == 3
-    assert began_with(other)["data"]["max_new_tokens"] == 32, "that of its run, whatever is asked"
+    compared(begun(), begun(torch_threads=3))
+    compared(begun(), begun(trainer={"accelerator": "auto", "precision": None}))
+    check_same_warm_start(Checkpoint(Path("a.ckpt"), {}), begun())
 
 
 @each(
-    ("runs", "asked", "said"),
+    ("run", "said"),
     [
-        ([{"warm_start": "warm_start/levers"}], {}, "warm_start: warm_start/levers"),
-        ([{"warm_start": None}], {}, "warm_start: None"),
-        ([{"warm_start": {}}], {}, "KeyError: 'teacher'"),
-        ([{"warm_start": asdict(WarmStart()) | {"num_updates": "many"}}], {}, "TypeError"),
-        ([{"trainer": {}}], {}, "KeyError: 'accelerator'"),
-        ([{}, {"seed_everything": 2}], {}, "seed_everything: 2 -> 1"),
-        ([{}, {"data": CONFIG["data"] | {"pack_size": 8}}], {}, "data.pack_size: 8 -> 4"),
+        ({"warm_start": "warm_start/levers"}, "warm_start: warm_start/levers -> "),
+        ({"warm_start": None}, "warm_start: null -> "),
+        ({"warm_start": {}}, "warm_start.num_updates: null -> 1500"),
+        ({"seed_everything": 2}, "seed_everything: 2 -> 1"),
+        ({"data": CONFIG["data"] | {"pack_size": 8}}, "data.pack_size: 8 -> 4"),
     ],
 )
-def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused(runs, asked, said):
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        began_with(*runs, **asked)
-
-
-def test_a_checkpoint_of_a_run_without_a_warm_start_is_refused_likewise():
-    cli = SimpleNamespace(asked=CONFIG, config=SimpleNamespace(seed_everything=9))
-    with pytest.raises(ConfigError, match=r"warm_start: None.*--warm_start null"):
-        TrainCLI._began_with(cli, [SimpleNamespace(content={"run_config": {"config": CONFIG}})])  # pyright: ignore
+def test_a_checkpoint_that_began_with_another_warm_start_is_refused(run, said):
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
+        compared(begun(**run), begun())
+    assert "--warm_start null" in str(refused.value)
