@@ -104,11 +104,6 @@ def _run(args: list[str]) -> int:
 
 def _answered(args: list[str]) -> int:
     try:
-        try:
-            os.getcwd()
-        except FileNotFoundError as error:
-            folder = os.environ.get("PWD")
-            raise ConfigError("current folder", folder, "one that has not been deleted", "cd to another.") from error
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
@@ -118,9 +113,6 @@ def _answered(args: list[str]) -> int:
         for name in RANKS:  # which libraries read as they are imported
             if not (rank := os.environ.get(name, "0")).isdecimal():
                 raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
-        if sys.flags.optimize > 1 and command not in LIGHT:
-            expected = "at most 1, since libraries read the docstrings of classes"
-            raise ConfigError("PYTHONOPTIMIZE", sys.flags.optimize, expected, "Do unset PYTHONOPTIMIZE.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
@@ -133,10 +125,6 @@ def _answered(args: list[str]) -> int:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            said = f"{str(error.filename)[:100]}... is too long for a path; expected one that the system takes"
-            print(f"error: {said}. Choose a shorter one.", file=sys.stderr)
-            return 2
         if error.errno not in _REMEDIES:
             raise
         print(f"error: {error}. {_REMEDIES[error.errno]}", file=sys.stderr)

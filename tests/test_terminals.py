@@ -1,4 +1,4 @@
-"""Terminals, streams and folders that are not as usual: a reader that ends, another encoding, no input, few columns, no folder."""
+"""Terminals, streams and folders that are not as usual: a reader that ends, another encoding, no input, few columns."""
 
 import errno
 import io
@@ -43,14 +43,6 @@ def test_what_a_terminal_cannot_spell_is_shown_escaped():
     assert err == b""
 
 
-def test_a_folder_that_was_deleted_is_named(tmp_path, monkeypatch, capsys):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert cli.main(["worlds"]) == 2
-    assert "current folder is " in capsys.readouterr().err
-
-
 @each(
     ("number", "remedy"), [(errno.EACCES, "Let this user read"), (errno.EROFS, "Let this"), (errno.ENOSPC, "Make room")]
 )
@@ -73,11 +65,6 @@ def test_a_rank_that_is_no_number_is_named_before_a_library_reads_it(monkeypatch
     capsys.readouterr()
     assert cli.main(["fit", "--config", "smoke"]) == 2
     assert capsys.readouterr().err.startswith(f"error: LOCAL_RANK is {rank or 'empty'}; expected a whole number")
-
-
-def test_python_without_docstrings_is_named():
-    _, err = started("fit", "--config", "smoke", PYTHONOPTIMIZE="2").communicate()
-    assert err.startswith(b"error: PYTHONOPTIMIZE is 2; expected at most 1")
 
 
 def test_a_game_ends_where_there_is_no_input(monkeypatch, capsys):

@@ -85,7 +85,6 @@ play --env levers --policy oracel ## policy | oracel | Did you mean oracle?
 report ## RUN_DIR | missing | runs/quickstart
 report nowhere
 report afile
-report TOO_LONG ## aaaa | too long
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --config smoke credit=TaskCredit,nosuch --print_jobs ## credit | nosuch
@@ -376,7 +375,6 @@ _SHORT = {
     "LEARNED": "cod_lightning.methods.learned_reward",
     "LAUNCH": "launch --config smoke --nodes 2 --gpus 0 --warm_start null",
     "TWO_OF": "test --config smoke --warm_start null --ckpt_path",
-    "TOO_LONG": "a" * 5_000,
 }
 _LINES, _COLUMNS = 8, 160
 
