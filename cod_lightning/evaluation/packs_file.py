@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from cod_lightning.errors import DataError, in_a_line
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
-from cod_lightning.files import write_whole
+from cod_lightning.files import readable, write_whole
 
 SCHEMA = pa.schema(
     [
@@ -115,7 +115,7 @@ def _keys(table: pa.Table) -> pa.ChunkedArray:
 def packs_table(path: Path) -> pa.Table:
     """All rows. Raises `DataError` where the file is none that outcomes can be added to."""
     try:
-        if (rows := pq.read_metadata(path).num_rows) > _MOST_ROWS:
+        if (rows := pq.read_metadata(readable(path)).num_rows) > _MOST_ROWS:
             raise pa.ArrowInvalid(f"{rows:,} rows, which may be few bytes on disk alone")
         return pq.read_table(path, schema=SCHEMA)
     except (OSError, pa.ArrowException) as error:

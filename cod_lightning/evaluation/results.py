@@ -16,7 +16,7 @@ from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estima
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.suite import Condition, Suite
-from cod_lightning.files import write_whole
+from cod_lightning.files import readable, write_whole
 from cod_lightning.seeds import derive_seed
 
 
@@ -117,7 +117,7 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
 def read_results(path: Path) -> Results:
     """The file as it is. Raises `DataError` where it is missing or damaged."""
     try:
-        content = path.read_bytes()
+        content = readable(path).read_bytes()
         msgspec.json.decode(content, type=Results)
         return msgspec.json.decode(content)  # with keys of later versions, which are kept
     except (OSError, ValueError, RecursionError) as error:

@@ -28,7 +28,7 @@ class LogprobFile:
         if not re.fullmatch(r"train(\.rank\d+)?\.jsonl", lifecycles.name):
             return None
         made = cls(lifecycles.with_name(policy_logprobs.NAME + lifecycles.name.removeprefix("train")))
-        if made.path.exists():
+        if made.path.is_file():
             made._index()
         return made
 

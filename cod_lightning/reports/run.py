@@ -1,6 +1,5 @@
 """A run's folder, read for a report: whatever is there, and a note for whatever is not."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,17 +30,14 @@ class RunFolder:
 
 
 def read_run(folder: Path, name: str) -> RunFolder:
-    """The run in that folder. Raises `ConfigError` where there is none, or what is named like a file of it is none."""
-    found = (folder / "lifecycles").glob("*.jsonl")
+    """The run in that folder. Raises `ConfigError` where there is none."""
+    found = filter(Path.is_file, (folder / "lifecycles").glob("*.jsonl"))  # a pipe or a device would be read for ever
     lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
     expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
     if not lives and not any(path.is_file() for path in expected):
         known = "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/"
         remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
         raise ConfigError("report RUN_DIR", folder, known, remedy)
-    for path in (*expected, *(folder / "lifecycles").glob("*.jsonl")):
-        if os.path.lexists(path) and not path.is_file():  # a pipe or a device would be read for ever
-            raise ConfigError("report RUN_DIR", path, "a file, or nothing at all", "Remove it.")
     evaluation = read_evaluation(folder)
     panels, more = read_curves(folder)
     config, damage = read_settings(folder)

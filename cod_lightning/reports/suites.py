@@ -1,13 +1,12 @@
-"""The suites of `evaluation.json` for readers; whatever is damaged costs itself alone, and is a note."""
+"""The suites of `evaluation.json` for readers; a damaged file is a note."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired, TypedDict
 
 import msgspec
 
-from cod_lightning.evaluation.schema import SuiteRecord
+from cod_lightning.evaluation.schema import Results, SuiteRecord
 from cod_lightning.evaluation.view import Row, packs_of, rows
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
@@ -45,11 +44,6 @@ class SuitesOfRun:
         return self.suites | of_checkpoints
 
 
-class _File(TypedDict):
-    suites: dict[str, msgspec.Raw]
-    checkpoints: NotRequired[dict[str, dict[str, msgspec.Raw]]]
-
-
 def read_evaluation(folder: Path) -> SuitesOfRun:
     """The suites in a run's folder."""
     path = folder / "evaluation.json"
@@ -58,22 +52,16 @@ def read_evaluation(folder: Path) -> SuitesOfRun:
             {}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
         )
     try:
-        content = msgspec.json.decode(path.read_bytes(), type=_File)
-    except (OSError, ValueError, RecursionError) as error:
+        content = msgspec.json.decode(path.read_bytes(), type=Results)
+        suites = _played(content["suites"])
+        checkpoints = {at: _played(of) for at, of in content.get("checkpoints", {}).items()}
+    except (OSError, ValueError, LookupError, RecursionError) as error:
         return SuitesOfRun({}, {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."])
-    notes: list[str] = []
-    checkpoints = {at: _readable(suites, notes) for at, suites in content.get("checkpoints", {}).items()}
-    return SuitesOfRun(_readable(content["suites"], notes), checkpoints, notes)
+    return SuitesOfRun(suites, checkpoints, [])
 
 
-def _readable(suites: Mapping[str, msgspec.Raw], notes: list[str]) -> dict[str, PlayedSuite]:
-    found: dict[str, PlayedSuite] = {}
-    for name, raw in suites.items():
-        try:
-            found[name] = _suite(msgspec.json.decode(raw, type=SuiteRecord))
-        except (ValueError, LookupError, RecursionError) as error:
-            notes.append(f"Suite {name} of evaluation.json was left out ({type(error).__name__}: {error}).")
-    return found
+def _played(records: Mapping[str, SuiteRecord]) -> dict[str, PlayedSuite]:
+    return {name: _suite(record) for name, record in records.items()}
 
 
 def _suite(record: SuiteRecord) -> PlayedSuite:

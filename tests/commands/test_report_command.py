@@ -1,6 +1,5 @@
 """`report` on the command line."""
 
-import json
 import re
 
 from cod_lightning.cli import main
@@ -30,10 +29,10 @@ def test_several_runs_make_one_report_at_the_place_that_is_asked_for_or_beside_t
 
 def test_what_was_left_out_is_said_in_lines_that_no_name_ends(tmp_path, capsys):
     folder = write_run(tmp_path, GROUPS)
-    (folder / "evaluation.json").write_text(json.dumps({"suites": {"x\nnote: all is well": {}}}))
+    (folder / "lifecycles" / "x\nnote: all is well.jsonl").write_text("{")
     assert main(["report", str(folder)]) == 0
     note, _ = capsys.readouterr().out.splitlines()
-    assert re.match(r"note: .*: Suite x note: all is well of evaluation\.json was left out", note)
+    assert re.search(r"^note: .*x note: all is well\.jsonl: 1 line was left out", note)
 
 
 @each("out", ["", "folder", "one/config.yaml/report.html"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from cod_lightning.errors import DataError
-from cod_lightning.files import write_whole
+from cod_lightning.files import readable, write_whole
 
 _FILE = "job.json"
 
@@ -36,7 +36,7 @@ def read_record(folder: Path) -> JobRecord:
     """The record in that folder. Raises `DataError` where there is none, or a damaged one."""
     path = folder / _FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=JobRecord)
+        return msgspec.json.decode(readable(path).read_bytes(), type=JobRecord)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
 
@@ -48,7 +48,4 @@ def write_record(folder: Path, record: JobRecord) -> None:
 
 def read_jobs(root: Path) -> dict[Path, JobRecord]:
     """All jobs of a sweep's folder, by their own folders."""
-    for path in root.glob("*/*"):
-        if path.exists() and not (path.is_file() or path.is_dir()):  # also behind a link
-            raise DataError(f"{path} is a pipe or a device, which would be read for ever. Move it away.")
     return {path.parent: read_record(path.parent) for path in sorted(root.glob(f"*/{_FILE}"))}

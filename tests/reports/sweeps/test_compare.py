@@ -177,10 +177,15 @@ def test_a_warm_start_of_which_nothing_is_known_is_not_the_best(root: Path) -> N
     assert known(**{"warm_start": lost, "warm_start_t0.3": lost}) is None
 
 
+@pytest.mark.parametrize("name", ["job.json", "evaluation.json", "evaluation_packs.parquet"])
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_a_pipe_or_device_in_a_job_s_folder_is_not_read(root: Path, make: Callable[[Path], None]) -> None:
-    make(sorted(root.glob("episode-*"))[0] / "more")
-    with pytest.raises(DataError, match=r"more is a pipe or a device, which would be read for ever"):
+def test_a_pipe_or_device_in_a_job_s_folder_is_not_read(root: Path, name: str, make: Callable[[Path], None]) -> None:
+    folder = sorted(root.glob("episode-*"))[0]
+    make(folder / "more")
+    compare([root])
+    (folder / name).unlink()
+    make(folder / name)
+    with pytest.raises(DataError, match=rf"{name} is no .*it is no file"):
         compare([root])
 
 
