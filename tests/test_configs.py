@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.config_files import as_text, expand
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import config_folder, config_names
@@ -57,11 +57,11 @@ def test_a_shipped_config_builds(name):
     cli = build(name)
     assert cli.model.policy.window > 0
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
-    plain = yaml.safe_load(Path(expand(["--config", name]).argv[1]).read_text())
+    plain = yaml.safe_load(expand(["--config", name]).argv[1])
     if plain.get("warm_start"):
         run = cli.asked | {"warm_start": asdict(WarmStart(**plain["warm_start"]))}
         content = config_of(run, cli.datamodule.words_for(cli.model.policy))
-        argv = ["--config", str(temporary_config("warm_start.yaml", content))]
+        argv = ["--config", as_text(content)]
         phase = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
         assert phase.datamodule.num_updates == plain["warm_start"]["num_updates"]
         assert beside(phase.datamodule.env, Vocabulary).words() == beside(cli.datamodule.env, Vocabulary).words()

@@ -1,18 +1,17 @@
-"""From what is typed to what LightningCLI parses: one config, in one file, and every override behind it.
+"""From what is typed to what LightningCLI parses: one config, as a text, and every override behind it.
 
     fit --config quickstart --model.loss GSPO env=levers --model.lr 1e-4
 
 1. `keys_of` splits the line into keys and values.
 2. Hydra composes each `--config` that has a `defaults:` list, with the choices (`env=levers`) in its groups (`shipped.py`).
 3. Configs, then typed classes (`--model.loss GSPO`) and lists, are merged; a class of another name replaces the one before.
-4. The line becomes `fit --config /tmp/.../quickstart.yaml --model.lr=1e-4`; jsonargparse parses and checks every key and value.
+4. The line becomes `fit --config 'model: {loss: ...' --model.lr=1e-4`; jsonargparse parses and checks every key and value.
 
 `env=levers`, `--env levers` and `--data.env levers` say the same, as do `env.max_turns=3` and `--data.env.max_turns 3`. A name
 among `data.suites` stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,6 @@ from cod_lightning.commands.shipped import (
     overlaid,
 )
 from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
-from cod_lightning.files import scratch_prefix
 from cod_lightning.trusted import parsed, read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
@@ -41,7 +39,7 @@ _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_ru
 
 @dataclass(frozen=True)
 class Expanded:
-    """A command line with one config, which is a plain file."""
+    """A command line with one config, which is a text."""
 
     argv: list[str]
     name: str
@@ -83,11 +81,9 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     if content.get("ckpt_path") is None:
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
     import_named(f"{' '.join(argv)} {content}")
-    names = [path.stem for path in paths] or ["run"]
     if content:
-        path = temporary_config(f"{names[-1]}.yaml", below_init_args(content))
-        others = ["--config", str(path), *others]
-    return Expanded(others, names[0])
+        others = ["--config", as_text(below_init_args(content)), *others]
+    return Expanded(others, paths[0].stem if paths else "run")
 
 
 def _merged(
@@ -212,15 +208,9 @@ def read_yaml(path: Path, key: str, name: object) -> Any:
         raise ConfigError(key, name, "a YAML file", f"Correct it: {in_a_line(error)}.") from error
 
 
-_temporary: list["tempfile.TemporaryDirectory[str]"] = []
-
-
-def temporary_config(name: str, content: object) -> Path:
-    """The content as a YAML file of that name in a temporary folder that lives as long as the process."""
-    _temporary.append(tempfile.TemporaryDirectory(prefix=scratch_prefix("config")))
-    target = Path(_temporary[-1].name) / name
-    target.write_text(yaml.safe_dump(content, sort_keys=False))
-    return target
+def as_text(content: object) -> str:
+    """The config as YAML, which the parser takes behind --config as it takes a file."""
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 # ---------------------------------------------------------------------- suites

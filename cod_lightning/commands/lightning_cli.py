@@ -260,7 +260,7 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
     quieten()
     asked = [behind.removeprefix("--") for arg, behind in pairwise([*argv, ""]) if arg in ("-h", "--help")]
     OneLineParser.about = asked[0] if asked else ""  # as in `fit --help model`
-    helps = "-h" in argv or any("help" in arg for arg in argv)
+    helps = "-h" in argv or any(arg.startswith("--") and "help" in arg for arg in argv)
     set_parsing_settings(docstring_parse_attribute_docstrings=helps)  # which takes a quarter of a second
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again

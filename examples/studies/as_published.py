@@ -45,7 +45,7 @@ def rows(place: int) -> list[Row]:
     """The rows of a section, by its place in the table, with what our config resolves to."""
     section = TABLE["sections"][place]
     argv = expand(["--config", *section["config"].split()]).argv
-    config = yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text())
+    config = yaml.safe_load(argv[argv.index("--config") + 1])
     keys = [row.get("key", "") for row in section["rows"]]
     return [
         Row(section["config"], key, resolved(config, key) if key else None, row)

@@ -1,7 +1,6 @@
 """Configs by name, and which words of a command line are group choices."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -55,7 +54,7 @@ def test_an_equals_sign_in_the_value_of_a_flag_is_no_group_choice(words):
 def composed_of(*typed):
     """The config that a command line becomes."""
     argv = expand(list(typed)).argv
-    return yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text())
+    return yaml.safe_load(argv[argv.index("--config") + 1])
 
 
 LATER = '[{"name": "a"}, {"name": "b"}]'
@@ -98,8 +97,7 @@ def test_an_environment_of_another_class_takes_no_options_from_the_one_that_it_r
 def test_a_group_choice_may_stand_anywhere_else(before):
     argv = expand(["--config", "smoke", *before, "env=frozen_lake_3x3"]).argv
     assert " ".join(argv[2:]).replace("=", " ") == " ".join(before).replace("=", " ")
-    with open(argv[1]) as file:
-        assert yaml.safe_load(file)["data"]["env"]["class_path"] == "cod_lightning.envs.frozen_lake.FrozenLakeObscure"
+    assert yaml.safe_load(argv[1])["data"]["env"]["class_path"] == "cod_lightning.envs.frozen_lake.FrozenLakeObscure"
 
 
 @pytest.mark.parametrize("typed", ["env=doors", "--env doors", "--data.env=env/doors.yaml"])
@@ -189,11 +187,13 @@ def test_a_context_of_ones_own_takes_no_options_from_that_of_its_recipe(tmp_path
     path = tmp_path / "mine.yaml"
     context = "{class_path: my.Notes, init_args: {length: 3}}"
     path.write_text(f"defaults: [/recipe@_global_: tiny, _self_]\ndata: {{context: {context}}}\n")
-    with open(expand(["--config", str(path)]).argv[1]) as file:
-        assert yaml.safe_load(file)["data"]["context"] == {"class_path": "my.Notes", "init_args": {"length": 3}}
+    assert composed_of("--config", str(path))["data"]["context"] == {
+        "class_path": "my.Notes",
+        "init_args": {"length": 3},
+    }
     path.write_text("defaults: [/recipe@_global_: tiny, _self_]\ndata: {context: {init_args: {max_tokens: 3}}}\n")
-    with open(expand(["--config", str(path)]).argv[1]) as file:
-        assert yaml.safe_load(file)["data"]["context"]["init_args"] == {"protocol": "compact", "max_tokens": 3}
+    arguments = composed_of("--config", str(path))["data"]["context"]["init_args"]
+    assert arguments == {"protocol": "compact", "max_tokens": 3}
 
 
 def test_arguments_that_defaults_give_to_no_class_in_particular_are_those_of_the_file_s_class():

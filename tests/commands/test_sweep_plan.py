@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import temporary_config
+from cod_lightning.commands.config_files import as_text
 from cod_lightning.commands.sweep import plan
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
@@ -99,8 +99,9 @@ def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
     assert printed.startswith("finished  smoke")
 
 
-def test_a_job_s_config_is_one_that_fit_takes(jobs):
-    path = temporary_config("job.yaml", jobs[0].config)
+def test_a_job_s_config_is_one_that_fit_takes(tmp_path, jobs):
+    path = tmp_path / "job.yaml"
+    path.write_text(as_text(jobs[0].config))
     with pytest.raises(SystemExit) as ended:
         main(["fit", "--config", str(path), "--print_config"])
     assert not ended.value.code

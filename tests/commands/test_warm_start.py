@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.config_files import as_text, expand
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import overlaid
@@ -147,6 +147,6 @@ def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_
     run = start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], "warm_start")
     asked = run.asked | {"warm_start": asdict(WarmStart(num_updates=1))}
     monkeypatch.setenv("LOCAL_RANK", "1")
-    file = temporary_config("warm_start.yaml", config_of(asked))
-    made = start(CodCLI, WarmStartModule, DemonstrationDataModule, ["--config", str(file)], "warm_start")
+    argv = ["--config", as_text(config_of(asked))]
+    made = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
     assert made.trainer.num_devices == 1
