@@ -48,9 +48,13 @@ def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         if isinstance(error, ConfigError) or ends_the_run(error):
             raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{in_a_line(described(error), 200)}, {frame.filename}:{frame.lineno}"
-        raise refused(f"{expected} ({said})") from error
+        raise refused(f"{expected} ({said_where(error)})") from error
+
+
+def said_where(error: BaseException) -> str:
+    """What an error says, and where it was raised, in one line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{in_a_line(described(error), 200)}, {frame.filename}:{frame.lineno}"
 
 
 class EngineFailure(CodLightningError):

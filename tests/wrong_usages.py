@@ -78,10 +78,10 @@ play --ckpt_path nowhere.ckpt
 play --env levers ckpt_path=nowhere.ckpt
 check ## --env | missing
 check --env levers --num_packs 1
-check --env nowhere.World ## nowhere.World | PYTHONPATH
-play --env faulty.Bilt ## faulty.Bilt | Did you mean Built?
-play --env levers --env.protocol natral ## natral | Did you mean natural?
-play --env levers --policy oracel ## policy | oracel | Did you mean oracle?
+check --env nowhere.World ## nowhere.World
+play --env faulty.Bilt ## faulty.Bilt
+play --env levers --env.protocol natral ## natral | natural
+play --env levers --policy oracel ## policy | oracel | oracle
 report ## RUN_DIR | missing | runs/quickstart
 report nowhere
 report afile
@@ -127,7 +127,7 @@ play --env levers --context.max_chars 3 ## context | max_chars
 fit --config Smoke ## Smoke | Did you mean smoke?
 fit config=Smoke ## Smoke | Did you mean smoke?
 fit --config smoke -credit task ## -credit | two dashes
-SMOKE --data.env.stated first ## Option 'stated' is not accepted (It takes max_turns, 
+SMOKE --data.env.stated first ## Option 'stated' is not accepted (
 fit --config experiment/mixture env=doors ## env@data.env.init_args.worlds.alchemy | worlds.lake?
 SMOKE --model.loss Reinforce ## model.loss | Reinforce (python
 fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?

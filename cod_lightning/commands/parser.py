@@ -7,14 +7,13 @@ import traceback
 from argparse import ArgumentError
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 from jsonargparse._common import ImportDenied
 
 from cod_lightning.commands.shipped import classes
-from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, some_of
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, said_where
 from cod_lightning.trusted import ADD_TRUST
 
 Options = dict[str, tuple[Any, Any, str]]
@@ -70,9 +69,8 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
 
 
 def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
-    """What may have been meant, as a sentence with a space behind it: the key that is spelt nearly as an unknown one, of the
-    classes in the message or else of the parser; the choice or class that is spelt nearly as a value, which stands last; where a
-    module may be.
+    """The sentence that names the key, of the classes in the message or else of the parser, that is spelt nearly as an unknown one,
+    or the class that is spelt nearly as a value, which stands last; with a space behind it.
     """
     if "are required: " in message:
         return "Name a config, as in --config quickstart. " if "model.policy" in message else ""
@@ -81,28 +79,19 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
     if not (unknown := [*typed, *refused.split("'")[1::2]]):
         paths = message.partition("dot import path string: ")[
             2
-        ].split()  # not the last word, of a key with several types
+        ].split()  # not the last word where a key has several types
         value = paths[0] if paths else message.rpartition(": ")[2]
-        for one in _causes(ex):
-            if isinstance(one, ModuleNotFoundError) and repr(one.name) in message:
-                return f"Is {one.name} installed, or its folder in PYTHONPATH? "
-            if isinstance(one, AttributeError) and isinstance(one.obj, ModuleType):
-                return did_you_mean(str(one.name), dir(one.obj))
-        choices = message.partition("typing.Literal[")[2].partition("]")[0].split("'")[1::2]
-        known = choices or sorted(set().union(*classes().values()))
-        return did_you_mean(value, known, cutoff=0.68)
-    known, takes = list[str](), ""
+        return did_you_mean(value, sorted(set().union(*classes().values())), cutoff=0.68)
+    known = dict[str, Any]()
     for module, _, name in (one.rpartition(".") for one in message.split("'")[1::2]):
         if isinstance(found := getattr(sys.modules.get(module), name, None), type):
             described = ArgumentParser()
             described.add_class_arguments(found)
-            keys = [action.dest for action in described._actions if action.dest != "help"]
-            own = [key for key in keys if "." not in key]
-            known, takes = known + keys, f"It takes {some_of(own, unknown[-1])}. " if own else ""
-    known = known or [one.removeprefix("--") for one in parser._option_string_actions if one.startswith("--")]
-    leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
+            known |= described._option_string_actions
+    keys = [one.removeprefix("--") for one in known or parser._option_string_actions if one.startswith("--")]
+    leaves = {name.rpartition(".")[2]: name for name in reversed(keys)}
     close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
-    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in known else takes
+    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in keys else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -131,9 +120,7 @@ def own_refusals() -> Iterator[None]:
 
 
 def _raised(error: BaseException, expected: str) -> ConfigError:
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    expected = f"{expected} ({type(error).__name__}: {in_a_line(error, 300)})"
-    return ConfigError("class_path", f"in {where.filename}:{where.lineno}", expected, "Correct it there.")
+    return ConfigError("class_path", "one that raises", f"{expected} ({said_where(error)})", "Correct it there.")
 
 
 def program() -> str:
