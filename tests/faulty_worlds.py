@@ -154,7 +154,7 @@ class RudeLevers(Levers):
             case "answers by half":
                 for place in Path("/proc/self/fd").iterdir():
                     with suppress(OSError):
-                        socket.socket(fileno=os.dup(int(place.name))).sendall(b"\0\0\0\x09half")
+                        socket.socket(fileno=os.dup(int(place.name))).sendall(b"\0\0\0\0\0\0\0\x09half")
                 time.sleep(60)
             case "grows":
                 self.big = b"x" * 2**23

@@ -74,7 +74,7 @@ class ProcessPool(ABC, Generic[P]):
 
     def _begin(self) -> None:
         self._held: _Held[P] = _Held(os.getpid(), threading.BoundedSemaphore(self.most), [], set())
-        Finalize(self, _close_all, args=(self._held.all,), exitpriority=10)  # before multiprocessing waits for its own
+        Finalize(self, _close_all, args=(self._held.all,), exitpriority=10)  # at the end of this process, too
 
     def __deepcopy__(self, memo: object) -> "ProcessPool[P]":
         return self

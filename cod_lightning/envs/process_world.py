@@ -64,7 +64,7 @@ class ProcessWorld(WrappedWorld):
 
     The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
     hangs, crashes or takes too much costs its own lifecycle and one process, which is replaced, and episodes are those that the
-    inner world would give. A call costs about a millisecond more, and the world must be picklable.
+    inner world would give. A call costs about a millisecond more, and the world must be picklable, of classes in modules.
 
     Args:
         world: The world inside.
@@ -91,7 +91,7 @@ class ProcessWorld(WrappedWorld):
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
         self.memory_gb = memory_gb
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
-        self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
+        self._pool = WorkerPool(self.num_workers, _pickled(world))
         self._state: bytes | None = None
         self._answer: CallResult | None = None
         self._pending: PendingCall | None = None

@@ -5,29 +5,31 @@ answers is data: nothing that a world made is unpickled outside, but a pack that
 """
 
 import contextlib
-import multiprocessing
 import os
 import pickle
+import queue
 import resource
 import signal
+import socket
+import struct
 import sys
 import threading
 import traceback
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cod_lightning.envs.base import Proposals, TextEnv, Tools, Traits, beside
-from cod_lightning.envs.descendants import MARK
 from cod_lightning.errors import ConfigError, EnvironmentFailure, described
 from cod_lightning.terminal import CleanStream
 from cod_lightning.types import EpisodeStatus
 
 _MOST_FRAMES, _LONGEST_TRACEBACK = 20, 8000
 """The last frames of a traceback, and its last characters."""
+LENGTH = struct.Struct("!Q")
+"""Before each message: its bytes."""
 _STATE_SHARE = 1 / 64
 """Of the memory of a call that a world's state may take, since the state of every lifecycle waits outside."""
 
@@ -80,38 +82,46 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.msgpack.encode(self)
 
 
-def serve(connection: Connection, prototype: bytes, mark: str) -> None:
-    """Answer calls until the other side is gone.
+def main(control: int) -> None:
+    """Answer what comes from the socket with this descriptor until the other side is gone.
 
-    `prototype` is unpickled once, for the modules that it needs: the first call then takes no longer than others. Signals are
-    left to the parent, which finishes its work or kills its workers, with all that their worlds have started: each leads a group,
-    and what leaves that carries the mark.
+    First comes a world, pickled, which is read once for the modules that it needs: the first call then takes no longer than others.
+    Signals are left to the parent, which finishes its work or kills its workers, with all that their worlds have started.
     What a world prints is cleaned, as in the process of the run.
     """
-    os.setsid()
-    os.environ[MARK] = mark
     sys.stdout, sys.stderr = CleanStream(sys.stdout), CleanStream(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_die_with_the_parent, daemon=True).start()
+    connection, asked = socket.socket(fileno=control), queue.SimpleQueue[bytes]()
+    threading.Thread(target=_receive, args=(connection, asked), daemon=True).start()
+
+    def send(result: CallResult) -> None:
+        content = result.written()
+        connection.sendall(LENGTH.pack(len(content)) + content)
+
     try:
-        pickle.loads(prototype)
+        pickle.loads(asked.get())
     except Exception as error:
-        connection.send_bytes(CallResult(error=described(error)).written())
+        send(CallResult(error=described(error)))
         return
-    connection.send_bytes(CallResult().written())
+    send(CallResult())
     before, own, home = _data_bytes(), os.getpid(), os.getcwd()
     while True:
-        try:
-            call = connection.recv()
-        except (EOFError, OSError):
-            return
+        call = pickle.loads(asked.get())
         with contextlib.chdir(home):
-            content = answered(call, before).written()
+            result = answered(call, before)
         signal.alarm(0)
         if os.getpid() != own:  # a process that the world has forked
             os._exit(1)
-        connection.send_bytes(content)
+        send(result)
+
+
+def _receive(connection: socket.socket, asked: "queue.SimpleQueue[bytes]") -> None:
+    """Take what is asked; without the other side, end this process and what it has started, even while a world hangs."""
+    with connection.makefile("rb") as file:
+        while len(length := file.read(LENGTH.size)) == LENGTH.size:
+            asked.put(file.read(*LENGTH.unpack(length)))
+    os.killpg(0, signal.SIGKILL)
 
 
 def answered(call: Call, before: int = 0) -> CallResult:
@@ -201,11 +211,3 @@ def _plain(text: object) -> Any:
     if not isinstance(text, str):
         raise EnvironmentFailure(f"it showed a {type(text).__name__}, not a string")
     return str.__str__(text)
-
-
-def _die_with_the_parent() -> None:
-    """Even while a world hangs."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.killpg(0, signal.SIGKILL)

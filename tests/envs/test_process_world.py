@@ -234,14 +234,16 @@ def test_calls_of_many_lifecycles_run_side_by_side():
     assert time.perf_counter() - begun < num_steps * STEP_S / 2
 
 
-def test_a_worker_imports_neither_torch_nor_a_model():
-    code = (
+def test_a_worker_imports_neither_torch_nor_a_model_nor_the_script_of_the_run(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(
         "import sys; from cod_lightning.envs.process_world import ProcessWorld; from tests.faulty_worlds import Teller; "
         "from cod_lightning.types import Split; world = ProcessWorld(Teller()); "
         "pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3); "
         "print(world.reset(options={'task': pack.tasks[0]})[0])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    variables = os.environ | {"PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, script], env=variables, capture_output=True, text=True, timeout=60)
     assert done.stdout == "torch: False, transformers: False\n", done.stderr
 
 
@@ -249,20 +251,18 @@ def test_a_worker_that_the_system_cannot_end_is_left():
     class Stuck:
         """A process that waits for a disk."""
 
-        pid = exitcode = None
+        pid = 2**30
+        stdin = stdout = stderr = None
 
-        def kill(self):
-            """In vain."""
-
-        def join(self, timeout=None):
+        def wait(self, timeout=None):
             assert timeout is not None, "it would be waited for for ever"
+            raise subprocess.TimeoutExpired("stuck", timeout)
 
     world = in_worker(Levers(protocol="compact"))
     (worker,) = world._pool._held.all
     real, worker.process = worker.process, Stuck()
     worker.close()
-    real.join(10)
-    assert not real.is_alive(), "its mark ends it where the system can"
+    assert real.wait(10), "its mark ends it where the system can"
 
 
 def test_no_worker_outlives_its_world():
@@ -288,7 +288,7 @@ def test_a_forked_child_of_a_process_with_workers_has_workers_of_its_own():
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    assert plays(world), "the child took the parent's server down"
+    assert plays(world), "the child took the parent's worker down"
 
 
 def test_what_cannot_be_pickled_is_refused_before_anything_runs():

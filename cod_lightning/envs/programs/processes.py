@@ -4,11 +4,9 @@ Whatever else a process prints, before its answer or after it, is left out; the 
 what is said where it fails.
 """
 
-import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +14,7 @@ from typing import IO, Any
 
 from cod_lightning.envs.apart import command as apart
 from cod_lightning.envs.apart import variables as given_variables
-from cod_lightning.envs.descendants import MARK, end_marked, new_mark
+from cod_lightning.envs.foreign_process import ForeignProcess
 from cod_lightning.envs.process_pool import PendingCall, ProcessPool
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
@@ -29,7 +27,7 @@ _SHOWN = 600
 _END_S = 5.0
 
 
-class LineProcess:
+class LineProcess(ForeignProcess):
     """One process, apart from all others, and what it has printed.
 
     Args:
@@ -39,23 +37,18 @@ class LineProcess:
     """
 
     def __init__(self, command: Sequence[str], variables: Sequence[str], reads_on: bool = False) -> None:
-        self._mark, self._reads_on = new_mark(), reads_on
+        self._reads_on = reads_on
+        pipe = subprocess.PIPE
         try:
-            self._process = subprocess.Popen(
-                apart(command),
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=given_variables(variables) | {MARK: self._mark},
-                start_new_session=True,
+            super().__init__(
+                apart(command), given_variables(variables), bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe
             )
         except OSError as error:
             raise EnvironmentFailure(f"{command[0]} could not be started: {error}") from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._in, self._out, self._errors = self._process.stdin, self._process.stdout, self._process.stderr
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._in, self._out, self._errors = self.process.stdin, self.process.stdout, self.process.stderr
         for stream in (self._in, self._out, self._errors):
             os.set_blocking(stream.fileno(), False)
         self._end = b""
@@ -108,29 +101,12 @@ class LineProcess:
     @property
     def lasts(self) -> bool:
         """Whether it can be asked again."""
-        return self._reads_on and self._process.poll() is None
-
-    def kill(self) -> None:
-        """End it, and all that it has started; another thread that waits for it gets `WorldDied`."""
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Kill it and release what it holds; what it has started in a session of its own ends too."""
-        self.kill()
-        for stream in (self._in, self._out, self._errors):
-            with contextlib.suppress(OSError):
-                stream.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the system cannot end what waits for a disk or a driver
-            self._process.wait(_END_S)
-        end_marked(self._mark)
+        return self._reads_on and self.process.poll() is None
 
     def _said(self, *, wait: bool = False) -> str:
         """The end of its error stream, and its exit code."""
-        code = None
+        code = self.code(_END_S) if wait else None
         if wait:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(_END_S)
             self._end = (self._end + (self._read(self._errors) or b""))[-_SHOWN:]
         end = " ".join(self._end.decode("utf-8", "replace").split())
         return f"{'' if code is None else f' (exit code {code})'}{f': ...{end}' if end else ''}"

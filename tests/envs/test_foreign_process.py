@@ -5,14 +5,14 @@ import signal
 
 import pytest
 
-from cod_lightning.envs import descendants
-from cod_lightning.envs.descendants import MARK, end_marked
+from cod_lightning.envs import foreign_process
+from cod_lightning.envs.foreign_process import MARK, end_marked
 
 
 @pytest.fixture
 def processes(tmp_path, monkeypatch):
     """A stand-in of /proc: `processes(PID, environment, command line)` puts a process there; `killed` has the signals."""
-    monkeypatch.setattr(descendants, "_PROC", tmp_path)
+    monkeypatch.setattr(foreign_process, "_PROC", tmp_path)
 
     def put(pid, environment=b"", command=b""):
         folder = tmp_path / str(pid)
@@ -45,15 +45,15 @@ def test_a_process_that_is_just_being_started_is_looked_at_again(processes, monk
     """Between the old program and the new one it has no environment, and for a moment a command line already."""
     then = [*stages[1:], (f"{MARK}=mine\0".encode(), b"sleep\0")]
     processes(10, *stages[0])
-    monkeypatch.setattr(descendants.time, "sleep", lambda seconds: processes(10, *then.pop(0)) if then else None)
+    monkeypatch.setattr(foreign_process.time, "sleep", lambda seconds: processes(10, *then.pop(0)) if then else None)
     end_marked("mine")
     assert processes.killed == [(10, signal.SIGKILL)]
 
 
 def test_a_process_that_never_gets_an_environment_is_not_waited_for_longer_than_two_seconds(processes, monkeypatch):
     clock = iter(range(10_000))
-    monkeypatch.setattr(descendants.time, "monotonic", lambda: next(clock) / 1000)
-    monkeypatch.setattr(descendants.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(foreign_process.time, "monotonic", lambda: next(clock) / 1000)
+    monkeypatch.setattr(foreign_process.time, "sleep", lambda seconds: None)
     processes(10, b"", b"")
     end_marked("mine")
     assert processes.killed == []
