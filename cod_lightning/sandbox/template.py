@@ -1,9 +1,9 @@
 """The process that a sandbox forks its jobs from: it has imported all that they need, cut itself off, and ran none of them itself.
 
-It speaks to the trainer over a socket, and ends when that is closed: for each job it gets one byte and a socket, and forks. The
-fork reads the job from that socket, closes all but its standard streams, and runs it. The template watches it, and writes to the
-socket what came of it. What a job does ends with its process, and nothing that a job writes is read by the template other than as
-bytes.
+It speaks to the trainer over a socket, and ends when that is closed: for each job it gets one byte and a socket, and forks a
+watcher. That forks again; the second fork reads the job from the socket, closes all but its standard streams, and runs it, and the
+watcher writes to the socket what came of it. What a job does ends with its process, and nothing that a job writes is read by its
+watcher other than as bytes.
 """
 
 import atexit
@@ -49,17 +49,6 @@ def program() -> SandboxJob:
     return run
 
 
-class Running:
-    """A job's process."""
-
-    def __init__(self, pid: int, answers: socket.socket, late: float, pipes: tuple[int, int]) -> None:
-        self.pid, self.answers, self.late = pid, answers, late
-        self.outputs = {pipe: bytearray() for pipe in pipes}
-        """What it has printed and complained."""
-        self.ended = "exit"
-        """exit, time or output."""
-
-
 def main(root: str, control: str, asked: str) -> None:
     """Prepare as asked (JSON), cut this process off, say so, and serve until the trainer closes the socket.
 
@@ -92,10 +81,13 @@ def main(root: str, control: str, asked: str) -> None:
     print(end="", file=sys.__stdout__, flush=True)  # what was printed meanwhile is no job's
     gc.collect()
     gc.freeze()  # what is there now is shared with the jobs, and not copied by their collections
-    request = JobServer(trainer, options).serve()
-    trainer.detach()
-    if request is not None:
-        os._exit(_exit_code(job, request))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes away the watchers that have ended
+    while sockets := socket.recv_fds(trainer, 1, 1)[1]:
+        if not os.fork():
+            trainer.close()
+            _watch(job, socket.socket(fileno=sockets[0]), options)
+            os._exit(0)
+        os.close(sockets[0])
 
 
 def _filter_works() -> bool:
@@ -127,108 +119,51 @@ def _exit_code(job: SandboxJob, request: bytes) -> int:
     return code & 255 if isinstance(code, int) else code is not None
 
 
-class JobServer:
-    """Forks jobs and watches them."""
+def _watch(job: SandboxJob, answers: socket.socket, options: dict[str, Any]) -> None:
+    """In a watcher: fork the job, read what it says until it has ended, end it where it is late or says too much, and answer."""
+    walls.end_with_the_parent()
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    (out, print_to), (err, complain_to) = os.pipe(), os.pipe()
+    if not (pid := os.fork()):
+        os._exit(_exit_code(job, _within(answers, print_to, complain_to, options)))
+    os.close(print_to)
+    os.close(complain_to)
+    late, ended, said = time.monotonic() + options["time_s"], "exit", {out: bytearray(), err: bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for pipe in (out, err, woken):
+            selector.register(pipe, selectors.EVENT_READ)
+        gone, status = 0, 0
+        while not gone:
+            gone, status = os.waitpid(pid, os.WNOHANG)
+            left = 0.0 if gone else max(0.0, late - time.monotonic())
+            for key, _ in selector.select(min(left, 3600)):
+                got = os.read(key.fd, _AT_ONCE)  # all that a pipe holds
+                if not got:
+                    selector.unregister(key.fd)
+                elif key.fd in said:
+                    said[key.fd] += got
+            del said[err][:-_MOST_ERRORS]
+            if len(said[out]) > options["most_output"]:
+                ended = "output"
+            elif late <= time.monotonic() and not gone:
+                ended = "time"
+            if ended != "exit":
+                _end(os.kill, pid)
+                _end(os.killpg, pid)
+                late = math.inf
+    _end(os.killpg, pid)  # what it has started, where there is no filter of system calls
+    told = json.dumps({"ended": ended, "code": os.waitstatus_to_exitcode(status)}).encode()
+    with contextlib.suppress(OSError), answers:  # the trainer's thread may be gone
+        answers.settimeout(10.0)
+        answers.sendall(HEADER.pack(len(told), len(said[out])) + told + said[out] + said[err])
 
-    def __init__(self, trainer: socket.socket, options: dict[str, Any]) -> None:
-        self.trainer, self.options = trainer, options
-        self.running: dict[int, Running] = {}
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(trainer, selectors.EVENT_READ)
 
-    def serve(self) -> bytes | None:
-        """None when the trainer has closed its socket; in a job's process, its request."""
-        woken, wakes = os.pipe()
-        for end in (woken, wakes):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        self.selector.register(woken, selectors.EVENT_READ)
-        while True:
-            first = min((one.late for one in self.running.values()), default=math.inf)
-            for key, _ in self.selector.select(min(max(0.0, first - time.monotonic()), 3600)):
-                if key.fd == woken:
-                    os.read(woken, _AT_ONCE)
-                elif key.fileobj is not self.trainer:
-                    self._read(key.fd, key.data)
-                else:
-                    begins, sockets, _, _ = socket.recv_fds(self.trainer, 1, 1)
-                    if not begins:
-                        return None
-                    if (request := self._start(socket.socket(fileno=sockets[0]))) is not None:
-                        return request
-            self._reap()
-
-    def _start(self, answers: socket.socket) -> bytes | None:
-        """Fork. None in the template, the request in the fork."""
-        (out, print_to), (err, complain_to) = os.pipe(), os.pipe()
-        pid = os.fork()
-        if not pid:
-            return _within(answers, print_to, complain_to, self.options)
-        os.close(print_to)
-        os.close(complain_to)
-        late = time.monotonic() + self.options["time_s"]
-        self.running[pid] = one = Running(pid, answers, late, (out, err))
-        for pipe in one.outputs:
-            os.set_blocking(pipe, False)
-            self.selector.register(pipe, selectors.EVENT_READ, one)
-        return None
-
-    def _read(self, pipe: int, one: Running) -> bool:
-        """Take what it has printed, up to the bound; False where there is nothing more for now."""
-        try:
-            got = os.read(pipe, _AT_ONCE)
-        except BlockingIOError:
-            return False
-        if not got:
-            self.selector.unregister(pipe)
-            return False
-        kept, (out, _) = one.outputs[pipe], one.outputs
-        kept += got
-        if pipe != out:
-            del kept[:-_MOST_ERRORS]
-        elif len(kept) > self.options["most_output"]:
-            self._end(one, "output")
-            return False
-        return True
-
-    def _end(self, one: Running, why: str) -> None:
-        one.ended = why
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(one.pid, signal.SIGKILL)  # what it has started, where there is no filter of system calls
-        one.late = math.inf
-
-    def _reap(self) -> None:
-        """End what is late, and answer for what has ended."""
-        for one in list(self.running.values()):
-            if one.late <= time.monotonic():
-                self._end(one, "time")
-        while self.running:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            if (one := self.running.pop(pid, None)) is not None:
-                self._answer(one, os.waitstatus_to_exitcode(status))
-
-    def _answer(self, one: Running, code: int) -> None:
-        """Tell the trainer, whose thread may be gone."""
-        registered = self.selector.get_map()
-        for pipe in one.outputs:
-            while pipe in registered and self._read(pipe, one):
-                pass
-            if pipe in registered:
-                self.selector.unregister(pipe)
-            os.close(pipe)
-        if code < 0 and one.ended == "exit":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(one.pid, signal.SIGKILL)
-        out, err = one.outputs.values()
-        said = json.dumps({"ended": one.ended, "code": code}).encode()
-        with contextlib.suppress(OSError), one.answers:
-            one.answers.settimeout(10.0)
-            one.answers.sendall(HEADER.pack(len(said), len(out)) + said + out + err)
+def _end(kill: Callable[[int, int], None], pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        kill(pid, signal.SIGKILL)
 
 
 def _within(answers: socket.socket, out: int, err: int, options: dict[str, Any]) -> bytes:
