@@ -2,7 +2,7 @@
 
 A link in a file's place is replaced and never followed, since a run may be foreign. A lock is freed by the system when its
 holder ends, however that ends. What a killed process left behind, the next one removes: a folder's name identifies its maker by
-host and process namespace, process, and when that process began; nothing else of it is asked.
+host, process namespace and process; nothing else of it is asked.
 """
 
 import os
@@ -141,7 +141,7 @@ def later_rank() -> bool:
     return any(os.environ.get(name, "0") not in ("", "0") for name in RANKS)
 
 
-_NAME = re.compile(r"cod_lightning-[a-z_]+-([0-9a-f]{8})-(\d+)-(\d+)-\w+")
+_NAME = re.compile(r"cod_lightning-[a-z_]+-([0-9a-f]{8})-(\d+)-[\w-]+")
 
 
 def scratch_prefix(what: str, parent: str | None = None) -> str:
@@ -151,7 +151,7 @@ def scratch_prefix(what: str, parent: str | None = None) -> str:
         what: What it is for, in small letters.
     """
     sweep(Path(parent or tempfile.gettempdir()))
-    return f"cod_lightning-{what}-{_here()}-{os.getpid()}-{_began(os.getpid())}-"
+    return f"cod_lightning-{what}-{_here()}-{os.getpid()}-"
 
 
 @cache
@@ -162,7 +162,7 @@ def sweep(parent: Path) -> None:
         if found is None or found[1] != _here() or folder.is_symlink():
             continue
         try:
-            if folder.stat().st_uid == os.getuid() and _began(int(found[2])) != int(found[3]):
+            if folder.stat().st_uid == os.getuid() and not _runs(int(found[2])):
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError:  # gone meanwhile
             continue
@@ -176,17 +176,11 @@ def _here() -> str:
     return f"{zlib.crc32(f'{socket.gethostname()} {there}'.encode()):08x}"
 
 
-def _began(process: int) -> int:
-    """When the process began, as its system counts, where that says so (else 0 for one that runs); -1 where there is none."""
-    if Path("/proc/self/stat").exists():
-        try:
-            return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-        except OSError:
-            return -1
+def _runs(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return -1
+    except (ProcessLookupError, OverflowError):
+        return False
     except PermissionError:
         pass
-    return 0
+    return True

@@ -46,14 +46,6 @@ def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_n
     assert swept(tmp_path) == []
 
 
-def test_a_number_that_another_process_has_now_does_not_save_the_folder(tmp_path):
-    mine = scratch_prefix("config", str(tmp_path))
-    before = mine.rsplit("-", 2)[0]
-    (tmp_path / f"{before}-1-abc").mkdir()
-    (tmp_path / f"{mine}abc").mkdir()
-    assert swept(tmp_path) == [f"{mine}abc"]
-
-
 @each(
     "name",
     [

@@ -51,10 +51,7 @@ def _log(store: ContextStore, console: Console) -> None:
     ]
     table = Table(*columns, "first line", box=None, pad_edge=False)
     for version in store.versions():
-        try:
-            written = time.strftime("%Y-%m-%d %H:%M", time.localtime(version.created))
-        except (ValueError, OverflowError, OSError):  # what no calendar has
-            written = "?"
+        written = time.strftime("%Y-%m-%d %H:%M", time.localtime(version.created))
         position = "" if version.position is None else str(version.position)
         reward = "" if version.reward is None else f"{version.reward:.3f}"
         first = (version.text.strip().splitlines() or ["(empty)"])[0][:60]

@@ -4,7 +4,6 @@ import csv
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,20 +74,7 @@ def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:
     path = folder / "metrics.csv"
     if not path.is_file():  # a pipe would be waited for
         return {}, ["There is no metrics.csv, so training curves are missing."]
-    facts = path.stat()
-    points, skipped, error = _read(path, facts.st_size, facts.st_mtime_ns)
-    notes = [f"metrics.csv was read in part only ({error})."] if error else []
-    if skipped:
-        notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
-    if not points:
-        notes.append("metrics.csv holds no numbers.")
-    return points, notes
-
-
-@lru_cache(maxsize=8)
-def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, float]], int, str]:
-    """Numbers of the file as it was then, how many rows have no step, and what was wrong. The end of a `fit` asks three times."""
-    points, skipped = dict[str, dict[int, float]](), 0
+    points, skipped, notes = dict[str, dict[int, float]](), 0, list[str]()
     try:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             for row in csv.DictReader(line.replace("\0", "") for line in file if line.endswith("\n")):
@@ -99,8 +85,12 @@ def _read(path: Path, size: int, time_ns: int) -> tuple[dict[str, dict[int, floa
                     if column and (value := _float(text)) is not None:
                         points.setdefault(column, {})[int(step)] = value
     except (OSError, csv.Error) as error:
-        return points, skipped, str(error)
-    return points, skipped, ""
+        notes.append(f"metrics.csv was read in part only ({error}).")
+    if skipped:
+        notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
+    if not points:
+        notes.append("metrics.csv holds no numbers.")
+    return points, notes
 
 
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:

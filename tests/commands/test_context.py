@@ -51,13 +51,3 @@ def test_an_agent_that_is_deployed_is_not_reverted_meanwhile(
         assert main(["context", "show", *state]) == 0
     assert "expected a folder in which no other deploy runs" in capsys.readouterr().err
     assert main(["context", "revert", *state, "--version", "1"]) == 0
-
-
-def test_a_time_that_no_calendar_has_is_shown_as_a_question_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("time.time", lambda: 1e300)
-    ContextStore(tmp_path).close()
-    monkeypatch.undo()
-    assert main(["context", "log", "--state", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["0", "?", "start"]

@@ -172,7 +172,7 @@ def test_the_run_s_folder_need_not_be_one_that_can_be_written(run, out, monkeypa
 
 
 def test_an_export_that_fails_or_was_killed_leaves_nothing_behind(run, out, capsys):
-    (out.parent / f"{scratch_prefix('export').rsplit('-', 2)[0]}-1-killed" / "policy").mkdir(parents=True)
+    (out.parent / f"{scratch_prefix('export').rsplit('-', 2)[0]}-99999999-killed" / "policy").mkdir(parents=True)
     assert export(run, out, "--accept_changes", "true", "--model.policy.hidden_size", "32") == 2
     assert "does not fit the model" in capsys.readouterr().err
     assert os.listdir(out.parent) == []
