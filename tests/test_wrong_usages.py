@@ -61,5 +61,5 @@ def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage,
 def test_a_right_usage_of_a_signal_begins_a_warm_start():
     assert (
         "a warm start begins"
-        in findings("WARM replay=SignalReplay source=Revisits source.by=failure source.back=near", ())[0]
+        in findings("fit --config smoke replay=SignalReplay source=Revisits source.by=failure source.back=near", ())[0]
     )

@@ -148,7 +148,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     if is_name or value == "null" or value[:1] == "{" or (os.path.isfile(value) and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
-    meant = did_you_mean(value, [*shipped]) or f"Did you mean method={value}? " * (value in files_of("method"))
+    meant = did_you_mean(value, [*shipped])
     listed = "See `worlds`." if group == "env" else f"`fit --help {CLASS_KEYS[group]}` says more."
     expected = files if shipped else "a class by its name, as in credit=TaskCredit"
     raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")
@@ -186,8 +186,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
         if os.path.isfile(path):  # False for a name that is too long, too
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
-    beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml")) if path.is_file()] if name else []
-    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
+    meant = did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 

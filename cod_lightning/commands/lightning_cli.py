@@ -308,9 +308,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     folder = folder and os.path.expanduser(folder)  # as Lightning reads it
     here = asked and (asked in (NEWEST, AUTO) or (folder and _within(Path(folder), asked)))
     anew = fitting and not (config.overwrite or here)
-    if folder == "":
-        raise ConfigError("trainer.default_root_dir", "empty", "a folder", "Leave it out for runs/NAME.")
-    if folder is not None:
+    if folder:
         if anew and _holds_a_run(Path(folder)):
             remedy = "Name another one, or add --overwrite true."
             raise ConfigError("trainer.default_root_dir", folder, "a folder without a run", remedy)
