@@ -152,7 +152,13 @@ class McpWorld(DatasetWorld):
                 session.leave()
 
     def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+        stepped = super().step(action)
+        if self._outcome:
+            self.close()
+            self._shown = []
+        return stepped
+
+    def _acted(self, action: str) -> str:
         self._answers += 1
         said, complaint = answer_of(action)
         try:
@@ -161,15 +167,18 @@ class McpWorld(DatasetWorld):
             calls = []
         self._shown = []
         if not calls:
-            return self._last(self._graded(said, complaint))
+            self._grade = self._graded(said, complaint)
+            return self._outcome_of(self._grade)
         for call in calls[:_MOST_CALLS]:
             self.calls.append(self._connected().call(call.name, call.arguments))
             self._shown.append(("error: " if self.calls[-1].failed else "") + self.calls[-1].shown)
-        if self._answers >= self.max_turns:
-            graded = self._graded("", "")
-            self._outcome = "win" if graded.score >= 1 else "late"
-            return self._ended(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
-        return "\n".join(self._shown), 0.0, False, False, {}
+        if self._answers < self.max_turns:
+            return ""
+        self._grade = self._graded("", "")
+        return "win" if self._grade.score >= 1 else "late"
+
+    def _feedback(self) -> str:
+        return f"{self._shown[-1]}\nYou have no turns left." if self._shown else super()._feedback()
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -184,17 +193,14 @@ class McpWorld(DatasetWorld):
             return Grade(0.0, complaint, malformed=True)
         return self.grade(answer, self._task)
 
-    def _ended(self, words: str, reward: float) -> Stepped:
-        self.close()
-        self._shown = []
-        return super()._ended(words, reward)
-
     def _start(self, task: QuestionTask) -> None:
         self.close()
         super()._start(task)
         self.calls, self._shown = [], []
 
     def _observed(self) -> str:
+        if self._shown:
+            return "\n".join(self._shown)
         return "\n\n".join(filter(None, (self._connected().instructions, self._task.question)))
 
     def _connected(self) -> McpSession:

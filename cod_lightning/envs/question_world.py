@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import HiddenRules, Players, Reference, Stepped, TextPolicy, Unchanging
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextPolicy, Unchanging
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.ranges import Count
 from cod_lightning.types import Message, Pack
@@ -121,39 +121,41 @@ class QuestionWorld(TaskWorld[QuestionTask]):
     def right_answer(self, task: QuestionTask) -> str | None:
         """An answer that is right, fit to be shown; None where the key gives none."""
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+    def _acted(self, action: str) -> str:
         answer, complaint = answer_of(action)
         complaint = complaint or self._too_long(answer)
-        grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
+        self._grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
         self._answers += 1
-        if not grade.malformed and grade.score < 1 and (left := self.max_turns - self._answers) > 0:
-            return f"{_said(grade)} Answers left: {left}.", 0.0, False, False, {}
-        return self._last(grade)
+        outcome = self._outcome_of(self._grade)
+        return "" if outcome == "miss" and self._answers < self.max_turns else outcome
 
     @staticmethod
     def _too_long(answer: str) -> str:
         return f"the answer has more than {MOST_LETTERS:,} letters" if len(answer) > MOST_LETTERS else ""
 
-    def _last(self, grade: Grade) -> Stepped:
-        """The end of the task by an answer of this grade."""
-        if grade.malformed:
-            self._outcome = "malformed"
-            reason = grade.remark.rstrip(".")
-            return self._ended(f"Your answer could not be read: {reason}. The task is over.", 0.0)
-        if grade.score >= 1:
-            self._outcome = "win"
-            return self._ended("That is right.", grade.score)
-        self._outcome = "miss"
+    def _outcome_of(self, grade: Grade) -> str:
+        return "malformed" if grade.malformed else "win" if grade.score >= 1 else "miss"
+
+    def _feedback(self) -> str:
+        assert self._grade is not None
+        if self._outcome == "malformed":
+            return f"Your answer could not be read: {self._grade.remark.rstrip('.')}. The task is over."
+        if self._outcome == "win":
+            return "That is right."
         right = self.right_answer(self._task) if self.feedback == "answer" else None
-        shown = "" if right is None else f" A right answer is {right}"
-        return self._ended(_said(grade) + shown, grade.score)
+        return _said(self._grade) + ("" if right is None else f" A right answer is {right}")
+
+    def _reward(self) -> float:
+        return 0.0 if self._grade is None or self._grade.malformed else self._grade.score
 
     def _start(self, task: QuestionTask) -> None:
-        self._task, self._outcome, self._answers = task, "", 0
+        self._task, self._answers = task, 0
+        self._grade: Grade | None = None
 
     def _observed(self) -> str:
-        return self._task.question
+        if self._grade is None:
+            return self._task.question
+        return f"{_said(self._grade)} Answers left: {self.max_turns - self._answers}."
 
 
 def _said(grade: Grade) -> str:

@@ -83,7 +83,7 @@ class TaskRules(HiddenRules[W]):
 
 
 class TaskWorld(TextEnv, Generic[S]):
-    """A world of tasks of one kind. `_outcome` is a word for how the present task ended, empty while it goes on."""
+    """A world of tasks of one kind: what starts a task, what an answer does, and what is said at the end."""
 
     companions = (TaskPlayers, TaskVocabulary, TaskRules)
     observation_space = action_space = text_space()
@@ -101,6 +101,9 @@ class TaskWorld(TextEnv, Generic[S]):
     parameters: Any
     """A dataclass of the world's other parameters, where it has one."""
     _outcome = ""
+    """A word for how the present task ended, empty while it goes on."""
+    _complaint = ""
+    """What was wrong with an answer that could not be read."""
 
     @property
     def rules(self) -> str:
@@ -118,11 +121,20 @@ class TaskWorld(TextEnv, Generic[S]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
+        self._outcome = self._complaint = ""
         if options and "task" in options:
             self._start(self._spec(options["task"]))
         else:
             self._start(self._drawn(int(self.np_random.integers(2**62))))
         return self._observed(), {}
+
+    def step(self, action: str) -> Stepped:
+        assert not self._outcome, "the task is over; call reset()"
+        self._outcome = self._acted(action)
+        if not self._outcome:
+            return self._observed(), 0.0, False, False, {}
+        late = self._outcome == self.late
+        return self._feedback(), self._reward(), not late, late, {}
 
     @classmethod
     def _spec(cls, task: Task) -> S:
@@ -131,7 +143,7 @@ class TaskWorld(TextEnv, Generic[S]):
 
     @abstractmethod
     def _start(self, task: S) -> None:
-        """Begin anew with that task, and with no outcome."""
+        """Begin anew with that task."""
 
     def _drawn(self, seed: int) -> S:
         """What `reset` starts where no task is named: the first of a training pack."""
@@ -141,10 +153,17 @@ class TaskWorld(TextEnv, Generic[S]):
     def _observed(self) -> str:
         """What is seen of the present task."""
 
-    def _ended(self, words: str, reward: float) -> Stepped:
-        """The last step of the present task, whose outcome is known."""
-        late = self._outcome == self.late
-        return words, reward, not late, late, {}
+    @abstractmethod
+    def _acted(self, action: str) -> str:
+        """Read the answer and carry it out; the outcome, empty where the task goes on. `_complaint` says why it is malformed."""
+
+    @abstractmethod
+    def _feedback(self) -> str:
+        """What is said after the present task, whose outcome is known."""
+
+    def _reward(self) -> float:
+        """Of the present task, whose outcome is known."""
+        return float(self.success)
 
     def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[S], asks: str = "") -> Pack:
         """The pack with this identity and tasks; a task's seed derives from the world's and its position.

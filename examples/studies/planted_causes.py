@@ -67,19 +67,19 @@ class ClippedLevers(Levers):
 class HopelessLevers(Levers):
     """Levers of which none gives the wanted colour."""
 
-    def step(self, action: str) -> Any:
-        code, complaint = self._task.labels.code_of(action)
+    def _acted(self, action: str) -> str:
+        code, self._complaint = self._task.labels.code_of(action)
         self._pulls = (*self._pulls, (code or 1, next(one for one in self._task.colours if one != self._task.goal)))
-        return self._end("miss") if code else self._end("malformed", complaint)
+        return "miss" if code else "malformed"
 
 
 class EasyLevers(Levers):
     """Levers that all give the wanted colour."""
 
-    def step(self, action: str) -> Any:
-        code, complaint = self._task.labels.code_of(action)
+    def _acted(self, action: str) -> str:
+        code, self._complaint = self._task.labels.code_of(action)
         self._pulls = (*self._pulls, (code or 1, self._task.goal))
-        return self._end("win") if code else self._end("malformed", complaint)
+        return "win" if code else "malformed"
 
 
 class NeverApplied(TransformersEngine):

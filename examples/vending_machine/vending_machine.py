@@ -89,22 +89,23 @@ class VendingMachine(TaskWorld[Order]):
         orders = [Order(rng.choice(DRINKS), gives) for _ in range(num_tasks)]
         return self._pack(split, index, seed, derive_seed(self.name, *gives), orders)
 
-    def step(self, action: str):
-        """Press a button: (words, reward, terminated, truncated, {})."""
-        button, complaint = code_of(action, "Button", len(BUTTONS))
-        if complaint:
-            self._outcome = "malformed"
-            return self._ended("malformed", 0.0)
-        self.pressed[button] = self.task.gives[button - 1]
-        self.turns += 1
-        if self.pressed[button] == self.task.drink or self.turns == self.max_turns:
-            self._outcome = "win" if self.pressed[button] == self.task.drink else "miss"
-            facts = (f"{b}={drink}" for b, drink in self.pressed.items())
-            return self._ended(" ".join([self._outcome, *facts]), float(self.success))
-        return f"{button}={self.pressed[button]}", 0.0, False, False, {}
-
     def _start(self, task: Order) -> None:
-        self.task, self.turns, self.pressed, self._outcome = task, 0, {}, ""
+        self.task, self.turns, self.pressed, self.seen = task, 0, {}, f"want={task.drink}"
 
     def _observed(self) -> str:
-        return f"want={self.task.drink}"
+        return self.seen
+
+    def _acted(self, action: str) -> str:
+        """Press a button; how the task ended, empty while it goes on."""
+        button, complaint = code_of(action, "Button", len(BUTTONS))
+        if complaint:
+            return "malformed"
+        drink = self.pressed[button] = self.task.gives[button - 1]
+        self.turns, self.seen = self.turns + 1, f"{button}={drink}"
+        if drink == self.task.drink:
+            return "win"
+        return "miss" if self.turns == self.max_turns else ""
+
+    def _feedback(self) -> str:
+        facts = (f"{button}={drink}" for button, drink in self.pressed.items())
+        return " ".join([self._outcome, *facts])

@@ -16,7 +16,6 @@ from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, draw_tasks, redrawn
 from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, CompactAlchemy, NaturalAlchemy
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.seeds import derive_seed
@@ -82,24 +81,21 @@ class Alchemy(TaskWorld[AlchemyTask]):
     def _observed(self) -> str:
         return self.wording.observation(self._view)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        names, complaint = _names_in(action)
-        if complaint:
-            return self._end("malformed", complaint)
+    def _acted(self, action: str) -> str:
+        names, self._complaint = _names_in(action)
+        if self._complaint:
+            return "malformed"
         view = self._view
         view.turn += 1
         view.last = self._combined(*names)
         if view.have.get(self._task.target):
-            return self._end("win")
+            return "win"
         if self._is_dead():
-            return self._end("dead")
-        if view.turn == self.max_turns:
-            return self._end("late")
-        return self._observed(), 0.0, False, False, {}
+            return "dead"
+        return "late" if view.turn == self.max_turns else ""
 
     def _start(self, task: AlchemyTask) -> None:
-        self._task, self._outcome = task, ""
+        self._task = task
         self._view = AlchemyView(task=task, have=dict.fromkeys(task.tiers[0], task.stock or 1))
 
     def _combined(self, first: str, second: str) -> Combination:
@@ -126,10 +122,11 @@ class Alchemy(TaskWorld[AlchemyTask]):
         plan = way_to(task.recipes, task.tiers, task.target, have, consume=True, most=self.max_turns)
         return self.parameters.end_when_dead and plan is None
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        reward = 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if outcome == "win" else 0.0
-        return self._ended(self.wording.feedback(outcome, self._view, complaint), max(0.0, reward))
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._view, self._complaint)
+
+    def _reward(self) -> float:
+        return 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
 
 
 _EXAMPLE = AlchemyTask(

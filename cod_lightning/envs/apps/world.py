@@ -19,7 +19,7 @@ from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
-from cod_lightning.envs.base import Stepped, Tools, split_of_text
+from cod_lightning.envs.base import Tools, split_of_text
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
@@ -233,7 +233,7 @@ class Apps(TaskWorld[AppsTask]):
         return kinds
 
     def _start(self, task: AppsTask) -> None:
-        self._task, self._outcome, self._turn, self._shown = task, "", 0, ""
+        self._task, self._turn, self._shown = task, 0, ""
         self._words: tuple[compact.Said, ...] = ()
         self._results: list[Check] = []
         self._server = None if self.compact else task.server(self.patience)
@@ -253,50 +253,47 @@ class Apps(TaskWorld[AppsTask]):
     def _state(self) -> str:
         return self.wording.state(self._server.budget - self._server.calls, self._turn, self.max_turns)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+    def _acted(self, action: str) -> str:
         self._turn += 1
         if self.compact:
             return self._spoken(*answer_of(action))
         said, complaint = self._actions.read(action)
         if complaint:
             self._shown = complaint
-            return self._end("malformed")
+            return "malformed"
         self._server.begin_turn()
         self._shown = self._actions.run(said, self._server)
         if self._server.finished or self._turn == self.max_turns:
             self._results = self.checked()
             late = "late" if not self._server.finished else "lost"
-            return self._end("win" if all(check.passed for check in self._results) else late)
-        return self._observed(), 0.0, False, False, {}
+            return "win" if all(check.passed for check in self._results) else late
+        return ""
 
-    def _spoken(self, said: str, complaint: str) -> Stepped:
+    def _spoken(self, said: str, complaint: str) -> str:
         """A word of the compact form."""
         if complaint or said not in compact.SLOT_OF:
-            return self._end("malformed")
+            return "malformed"
         self._words = (*self._words, compact.say(self._task, self._words, said))
         met = sum(word.right for word in self._words)
         if met == len(compact.GOALS[self._task.template]):
-            return self._end("win")
+            return "win"
         if len(self._words) - met > self.misses:
-            return self._end("lost")
-        if self._turn == self.max_turns:
-            return self._end("late")
-        return self._observed(), 0.0, False, False, {}
+            return "lost"
+        return "late" if self._turn == self.max_turns else ""
 
     def checked(self) -> list[Check]:
         """The checks of the present task, at its present state."""
         return self._task.checked(self._server)
 
-    def _end(self, outcome: str) -> Stepped:
-        self._outcome = outcome
+    def _feedback(self) -> str:
         if self.compact:
-            return self._ended(self.wording.feedback(outcome, self._words), float(outcome == "win"))
-        words = self.wording.feedback(self._task, outcome, self._results, self._shown)
-        return self._ended(clean(words, _MOST_SHOWN), self._reward())
+            return self.wording.feedback(self._outcome, self._words)
+        return clean(self.wording.feedback(self._task, self._outcome, self._results, self._shown), _MOST_SHOWN)
 
     def _reward(self) -> float:
         """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""
+        if self.compact:
+            return float(self.success)
         if not any(check.passed for check in self._results if check.asked):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)

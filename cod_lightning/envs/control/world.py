@@ -8,7 +8,7 @@ pair (a, b); horizons can vary; numbers are drawn with three decimals, which is 
 import random
 from typing import Any
 
-from cod_lightning.envs.base import Stepped, Traits
+from cod_lightning.envs.base import Traits
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, ActionError, Earlier, run_formula
 from cod_lightning.envs.control.fused import CompactControl, class_words
@@ -96,31 +96,40 @@ class OptimalControl(TaskWorld[ControlTask]):
         specs = (self.parameters.task(derive_seed(world_seed, n), hidden) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        text, complaint = self.wording.formula_in(action)
-        formula = None
-        if not complaint:
-            try:
-                formula = compile_expression(text, NAMES)
-            except ExpressionError as error:
-                complaint = str(error)
-        if formula is None:
-            self._outcome = "malformed"
-            return self._ended(self.wording.unreadable(complaint), self.traits.least)
-        self._outcome = "ran"
+    def _acted(self, action: str) -> str:
+        text, self._complaint = self.wording.formula_in(action)
+        if self._complaint:
+            return "malformed"
         try:
-            self._run = run_formula(self._task, formula)
+            formula = compile_expression(text, NAMES)
+        except ExpressionError as error:
+            self._complaint = str(error)
+            return "malformed"
+        task = self._task
+        try:
+            run = self._run = run_formula(task, formula)
         except ActionError as error:
-            return self._ended(self.wording.failed(error.step, str(error)), 0.0)
-        task, run = self._task, self._run
+            self._failed_at, self._complaint = error.step, str(error)
+            return "failed"
         if self.parameters.world_memory:
             miss_x, miss_v = run.xs[-1] - task.target_x, run.vs[-1] - task.target_v
             self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
-        return self._ended(self.wording.finished(task, run), run.reward)
+        return "ran"
+
+    def _feedback(self) -> str:
+        if self._outcome == "malformed":
+            return self.wording.unreadable(self._complaint)
+        if self._run is None:
+            return self.wording.failed(self._failed_at, self._complaint)
+        return self.wording.finished(self._task, self._run)
+
+    def _reward(self) -> float:
+        if self._outcome == "malformed":
+            return self.traits.least
+        return 0.0 if self._run is None else self._run.reward
 
     def _start(self, task: ControlTask) -> None:
-        self._task, self._outcome = task, ""
+        self._task, self._failed_at = task, 0
         self._run: PlantRun | None = None
         before = self._earlier.task if self._earlier else task
         if (before.a, before.b) != (task.a, task.b):

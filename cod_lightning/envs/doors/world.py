@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
+from cod_lightning.envs.base import OPENING, Proposals, Unchanging, split_of_text
 from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
@@ -171,32 +171,27 @@ class Doors(TaskWorld[DoorTask]):
         )
         return self._pack(split, index, seed, world_seed, specs, asks="door")
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        key, complaint = self.wording.key_of(action)
+    def _acted(self, action: str) -> str:
+        key, self._complaint = self.wording.key_of(action)
         if not key:
-            return self._end("malformed", complaint)
+            return "malformed"
         self._tried = (*self._tried, key)
         if key == self._task.keys[self._task.door - 1]:
-            return self._end("win")
-        if len(self._tried) == self.max_turns:
-            return self._end("miss")
-        return self._observed(), 0.0, False, False, {}
+            return "win"
+        return "miss" if len(self._tried) == self.max_turns else ""
 
     def _glimpsed(self, door: int, seed: int) -> tuple[int, ...]:
         others = [other for other in range(1, self.num_doors + 1) if other != door]
         return tuple(sorted(random.Random(derive_seed(seed, "glimpses")).sample(others, self.glimpses)))
 
     def _start(self, task: DoorTask) -> None:
-        self._task, self._outcome, self._tried = task, "", ()
+        self._task, self._tried = task, ()
 
     def _observed(self) -> str:
         return self.wording.observation(self._task.door, self._tried, self.max_turns)
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
+    def _feedback(self) -> str:
         task = self._task
-        glimpsed = {door: task.keys[door - 1] for door in task.glimpsed} if outcome != "malformed" else {}
+        glimpsed = {door: task.keys[door - 1] for door in task.glimpsed} if self._outcome != "malformed" else {}
         opens = task.keys[task.door - 1]
-        words = self.wording.feedback(outcome, task.door, self._tried, opens, glimpsed, complaint)
-        return self._ended(words, 1.0 if outcome == "win" else 0.0)
+        return self.wording.feedback(self._outcome, task.door, self._tried, opens, glimpsed, self._complaint)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy, text_space
+from cod_lightning.envs.base import Reference, TextPolicy, text_space
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import (
     MAPPINGS,
@@ -90,11 +90,10 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         specs = (draw_task(self.parameters, derive_seed(world_seed, n), split, mapping) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        code, complaint = code_of(action, "Direction", 4)
+    def _acted(self, action: str) -> str:
+        code, self._complaint = code_of(action, "Direction", 4)
         if not code:
-            return self._end("malformed", complaint)
+            return "malformed"
         view = self._view
         direction, before = self._task.mapping[code - 1], view.position
         after = neighbour(before, direction, view.lake.size)
@@ -102,24 +101,21 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
         letter = self._task.rows[self._view.position[0]][self._view.position[1]]
         if letter in "GH":
-            return self._end("goal" if letter == "G" else "hole")
-        if self._view.turn == self.max_turns:
-            return self._end("late")
-        return self._observed(), 0.0, False, False, {}
+            return "goal" if letter == "G" else "hole"
+        return "late" if self._view.turn == self.max_turns else ""
 
     def _start(self, task: LakeTask) -> None:
-        lake = Lake(task.rows)
-        self._task, self._outcome = task, ""
+        lake, self._task = Lake(task.rows), task
         self._view = LakeView(lake=lake, position=lake.find("S"), turn=0, max_turns=self.max_turns, moves=())
 
     def _observed(self) -> str:
         return self.wording.observation(self._view)
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
-        words = self.wording.feedback(outcome, self._view, complaint)
-        return self._ended(words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0)
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._view, self._complaint)
+
+    def _reward(self) -> float:
+        return 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
 
 
 def _facts(mapping: Sequence[str]) -> dict[int, str]:

@@ -10,7 +10,6 @@ import re
 from typing import Any
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_task, prior_of
@@ -84,21 +83,20 @@ class GridNavigation(TaskWorld[GridTask]):
         specs = (draw_task(self.parameters, rng, costs, split) for rng in rngs)
         return self._pack(split, index, seed, world_seed, specs)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+    def _acted(self, action: str) -> str:
         view = self._view
-        cell, complaint = self._read(action)
+        cell, self._complaint = self._read(action)
         if cell is None:
-            return self._end("malformed", complaint)
+            return "malformed"
         view.path = entered(view.here, cell)
         view.shown = view.chart.reveal(view.path, self.parameters.reveal_radius)
         view.spent += sum([view.task.costs[row][column] for row, column in view.path])
         view.count += len(view.path)
         view.here = cell
         view.done += 1
-        if view.done == view.task.rounds:
-            return self._end("goal" if cell == view.task.goal else "miss")
-        return self._observed(), 0.0, False, False, {}
+        if view.done < view.task.rounds:
+            return ""
+        return "goal" if cell == view.task.goal else "miss"
 
     def _start(self, task: GridTask) -> None:
         chart = self._chart
@@ -106,7 +104,6 @@ class GridNavigation(TaskWorld[GridTask]):
         if chart is None or not keeps or chart.costs != task.costs:
             self._chart = chart = Chart(task.costs)
         self._view = GridView(task=task, chart=chart, here=task.start, path=[])
-        self._outcome = ""
 
     def _observed(self) -> str:
         return self.wording.observation(self._view)
@@ -130,7 +127,8 @@ class GridNavigation(TaskWorld[GridTask]):
             return None, "that is not in your row or column"
         return cell, ""
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        reward = 1 - self._view.loss if outcome == "goal" else 0.0
-        return self._ended(self.wording.feedback(outcome, self._view, complaint), reward)
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._view, self._complaint)
+
+    def _reward(self) -> float:
+        return 1 - self._view.loss if self.success else 0.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Stepped, Unchanging, Variants, split_of_text
+from cod_lightning.envs.base import Unchanging, Variants, split_of_text
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.invented.kinds import (
@@ -144,36 +144,34 @@ class Invented(TaskWorld[InventedTask]):
         specs = [_task(rule, derive_seed(world_seed, n)) for n in range(num_tasks)]
         return self._pack(split, index, seed, world_seed, specs, asks="asked")
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+    def _acted(self, action: str) -> str:
         rule, goal = self._task.rule, self._task.goal
-        name, complaint = action_of(action, goal.menu)
+        name, self._complaint = action_of(action, goal.menu)
         if not name:
-            return self._end("malformed", complaint)
+            return "malformed"
         facts = rule.shown(self._here, name)
         result, self._here = rule.effects[self._here, name]
         if not self.wording.foreseen(action, facts):
             self._seen += facts
         self._used += 1
         if result == goal.want:
-            return self._end("win")
+            return "win"
         if result in rule.ends:
-            return self._end("lost")
-        if self._used == goal.turns:
-            return self._end("late")
+            return "lost"
         later = self.wording.later(goal, self._here, self._used)
-        return f"{self.wording.facts(facts)}{self.wording.gap}{later}", 0.0, False, False, {}
+        self._shown = f"{self.wording.facts(facts)}{self.wording.gap}{later}"
+        return "late" if self._used == goal.turns else ""
 
     def _start(self, task: InventedTask) -> None:
-        self._task, self._outcome, self._used = task, "", 0
+        self._task, self._used = task, 0
         self._here, self._seen = task.goal.start, ()
+        self._shown = self.wording.opening(task.goal)
 
     def _observed(self) -> str:
-        return self.wording.opening(self._task.goal)
+        return self._shown
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        return self._ended(self.wording.feedback(outcome, self._seen, complaint), float(outcome == "win"))
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._seen, self._complaint)
 
 
 def _task(rule: Rule, seed: int) -> InventedTask:

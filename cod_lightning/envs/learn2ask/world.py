@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, Traits, Unchanging
+from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy, Traits, Unchanging
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -146,15 +146,20 @@ class Learn2Ask(TaskWorld[AnyTask]):
             specs = self.clinics.patients(split, world_seed, num_tasks)
         return self._pack(split, index, seed, world_seed, specs)
 
-    def step(self, action: str) -> Stepped:
-        """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
-        assert not self._outcome, "the task is over; call reset()"
-        judged = graded(self._task, self.wording.read(action), self.judge)
-        self._outcome, points = judged.outcome, judged.scores.points
-        return self._ended(self.wording.feedback(judged), points / BEST if self.normalise else points)
+    def _acted(self, action: str) -> str:
+        """Read the answer and have it judged. Raises `EnvironmentFailure` where the judge does."""
+        self._judged = graded(self._task, self.wording.read(action), self.judge)
+        return self._judged.outcome
+
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._judged)
+
+    def _reward(self) -> float:
+        points = self._judged.scores.points
+        return points / BEST if self.normalise else points
 
     def _start(self, task: AnyTask) -> None:
-        self._task, self._outcome = task, ""
+        self._task = task
 
     def _observed(self) -> str:
         return self.wording.observation(self._task)

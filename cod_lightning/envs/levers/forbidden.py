@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers, Pulls
 from cod_lightning.envs.levers.world import LeverPlay, LeverPlayers, Levers, LeverTask
@@ -188,16 +187,16 @@ class ForbiddenLever(Levers):
         later = [self._ruled(task.spec, forbidden, states=self.stated == "always") for task in pack.tasks[1:]]
         return self._with_specs(pack, 0, first + later)
 
-    def step(self, action: str) -> Stepped:
+    def _acted(self, action: str) -> str:
+        self._asked = self.rule == "confirmed" and answer_of(action)[0] == _CONFIRM
+        if self._asked:
+            self._most_pulls -= 1
+            return "miss" if len(self._pulls) == self._most_pulls else ""
         code, _ = self._task.labels.code_of(action)
         if self.rule == "forbidden" and code and code == self._forbidden:
             self._pulls = (*self._pulls, (code, self._task.goal))
-            return self._end("win")
-        if self.rule == "confirmed" and answer_of(action)[0] == _CONFIRM:
-            self._most_pulls -= 1
-            done = len(self._pulls) == self._most_pulls
-            return self._end("miss") if done else (self.wording.confirmed(super()._observed()), 0.0, False, False, {})
-        return super().step(action)
+            return "win"
+        return super()._acted(action)
 
     def _ruled(self, task: Any, forbidden: int, *, states: bool) -> ForbiddenTask:
         return ForbiddenTask(
@@ -214,19 +213,21 @@ class ForbiddenLever(Levers):
 
     def _start(self, task: LeverTask) -> None:
         super()._start(task)
+        self._asked = False
+        """Whether the latest answer did."""
         self._forbidden = task.forbidden if isinstance(task, ForbiddenTask) else 0
         states = isinstance(task, ForbiddenTask) and task.states
         self._rule = self.wording.rule(self.rule, self._forbidden) if states else ""
         """In words, where this task says it."""
 
     def _observed(self) -> str:
+        if self._asked:
+            return self.wording.confirmed(super()._observed())
         said = self._said and not self._pulls
         return super()._observed() + (f"{self.wording.between}{self._rule}" if said else "")
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        words, reward, terminated, truncated, info = super()._end(outcome, complaint)
-        said = f"{self.wording.between}{self._rule}" if self._said else ""
-        return words + said, reward, terminated, truncated, info
+    def _feedback(self) -> str:
+        return super()._feedback() + (f"{self.wording.between}{self._rule}" if self._said else "")
 
     @property
     def _said(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import OPENING, Proposals, Stepped, Unchanging, split_of_text
+from cod_lightning.envs.base import OPENING, Proposals, Unchanging, split_of_text
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.code_labels import NAMES, UNSEEN_NAMES, UNSEEN_WORDS, WORDS, CodeLabels
 from cod_lightning.envs.facts import QuotingDials
@@ -141,17 +141,14 @@ class Levers(TaskWorld[LeverTask]):
         specs = (name(LeverTask(goal=goal, colours=colours)) for goal in goals)
         return self._pack(split, index, seed, world_seed, specs, asks="goal")
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        code, complaint = self._task.labels.code_of(action)
+    def _acted(self, action: str) -> str:
+        code, self._complaint = self._task.labels.code_of(action)
         if not code:
-            return self._end("malformed", complaint)
+            return "malformed"
         self._pulls = (*self._pulls, (code, self._task.colours[code - 1]))
         if self._pulls[-1][1] == self._task.goal:
-            return self._end("win")
-        if len(self._pulls) == self._most_pulls:
-            return self._end("miss")
-        return self._observed(), 0.0, False, False, {}
+            return "win"
+        return "miss" if len(self._pulls) == self._most_pulls else ""
 
     def _names(self, seed: int) -> Callable[[LeverTask], LeverTask]:
         """Lets a task be about the levers and colours that this seed draws."""
@@ -177,14 +174,15 @@ class Levers(TaskWorld[LeverTask]):
         return NaturalLevers(task.labels, task.palette) if self.protocol == "natural" else CompactLevers()
 
     def _start(self, task: LeverTask) -> None:
-        self._task, self._outcome, self.wording = task, "", self._worded(task)
+        self._task, self.wording = task, self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
         self._most_pulls = self.max_turns
 
     def _observed(self) -> str:
         return self.wording.observation(self._task.goal, self._pulls, self._most_pulls)
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        reward = 1 - self.length_penalty * len(self._pulls) / self.max_turns if outcome == "win" else 0.0
-        return self._ended(self.wording.feedback(outcome, self._task.goal, self._pulls, complaint), reward)
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._task.goal, self._pulls, self._complaint)
+
+    def _reward(self) -> float:
+        return 1 - self.length_penalty * len(self._pulls) / self.max_turns if self.success else 0.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits
+from cod_lightning.envs.base import Reference, TextPolicy, Traits
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay
@@ -108,28 +108,28 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def _start(self, task: PDETask) -> None:
         if not self.parameters.world_memory or task.equation != self._equation:
             self._desk, self._equation = Desk(), task.equation
-        self._task, self._outcome, self._turn, self._final = task, "", 0, None
-        self._verdicts = ""
+        self._task, self._turn, self._final = task, 0, None
+        self._result = self._verdicts = ""
         self._tested: set[str] = set()
         self._desk.begin(task.noise_seed, self.parameters.point_budget)
 
     def _observed(self) -> str:
         if self.parameters.compact:
-            return self.wording.start(self._task.level)
-        return self.wording.observation(0, self._desk, "")
+            return self._result or self.wording.start(self._task.level)
+        return self.wording.observation(self._turn, self._desk, self._result)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
-        answer, complaint = answer_of(action)
+    def _acted(self, action: str) -> str:
+        answer, self._complaint = answer_of(action)
         self._turn += 1
-        if not complaint:
-            return self._compact_step(answer) if self.parameters.compact else self._natural_step(answer)
-        return self._end("malformed", complaint)
+        if self._complaint:
+            return "malformed"
+        outcome = self._answered(answer) if self.parameters.compact else self._commanded(answer)
+        return outcome or ("late" if self._turn >= self.max_turns else "")
 
-    def _natural_step(self, answer: str) -> Stepped:
-        command, complaint = command_of(answer)
+    def _commanded(self, answer: str) -> str:
+        command, self._complaint = command_of(answer)
         if command is None:
-            return self._end("malformed", complaint)
+            return "malformed"
         desk, result = self._desk, ""
         try:
             match command.name:
@@ -146,26 +146,31 @@ class PDEDiscovery(TaskWorld[PDETask]):
                     self._final = desk.finalised(command)
         except Refused as refusal:
             result = self.wording.refused(str(refusal))
-        return self._end("done") if self._final else self._go_on(result)
+        self._result = result
+        return "done" if self._final else ""
 
-    def _compact_step(self, answer: str) -> Stepped:
+    def _answered(self, answer: str) -> str:
+        """A word of the compact protocol."""
         if answer in PROBES:
             place, dictionary = PROBES[answer]
             points = probe_points(place)
             if self._desk.budget < len(points):
-                return self._go_on("no-points")
+                self._result = "no-points"
+                return ""
             self._desk.sample(points, self._measure)
             self._tested |= set(DICTIONARIES[dictionary]) & set(self.listed)
             survives, _ = self._judged(self._tested)
             self._verdicts = self.wording.verdicts(survives, self.listed)
-            return self._go_on(self._verdicts or "no-equation")
+            self._result = self._verdicts or "no-equation"
+            return ""
         word = answer.removeprefix("f=")
         if word == answer or word not in self.listed:
-            return self._end("malformed")
+            return "malformed"
         if not self._desk.sampled:
-            return self._go_on("sample-first")
+            self._result = "sample-first"
+            return ""
         self._final = Fit(self._judged({word})[1][word], 0.0)
-        return self._end("done")
+        return "done"
 
     def _judged(self, words: Collection[str]) -> tuple[dict[str, bool], dict[str, Equation]]:
         noise = max(self.parameters.noise_level, 1e-4)
@@ -182,20 +187,10 @@ class PDEDiscovery(TaskWorld[PDETask]):
         scale = self.parameters.noise_level
         return Reading(x, t, state + scale * float(noise[0]), rate + scale / 4 * float(noise[1]))
 
-    def _go_on(self, result: str) -> Stepped:
-        if self._turn >= self.max_turns:
-            return self._end("late")
-        if not self.parameters.compact:
-            result = self.wording.observation(self._turn, self._desk, result)
-        return result, 0.0, False, False, {}
-
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
-        reward = 0.0
-        if self._final:
-            reward = 1 / (1 + loss(self._final.equation, self._task.equation))
+    def _feedback(self) -> str:
         if self.parameters.compact:
-            words = self.wording.feedback(outcome, self._verdicts)
-        else:
-            words = self.wording.feedback(outcome, self._desk, self._final, complaint)
-        return self._ended(words, reward)
+            return self.wording.feedback(self._outcome, self._verdicts)
+        return self.wording.feedback(self._outcome, self._desk, self._final, self._complaint)
+
+    def _reward(self) -> float:
+        return 1 / (1 + loss(self._final.equation, self._task.equation)) if self._final else 0.0

@@ -112,10 +112,15 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
         return self._pack(split, index, seed, world_seed, (VerifiersTask(data=data) for data in order), "data")
 
-    def step(self, action: str) -> Stepped:
+    def _acted(self, action: str) -> str:
         """A person or a script cannot play: the task ends."""
-        self._outcome = "malformed"
-        return self._ended("Only its own program plays this environment. The task is over.", self.traits.least)
+        return "malformed"
+
+    def _feedback(self) -> str:
+        return "Only its own program plays this environment. The task is over."
+
+    def _reward(self) -> float:
+        return self.traits.least
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._pending = PendingCall()
@@ -133,7 +138,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         self._pending.cancel()
 
     def _start(self, task: VerifiersTask) -> None:
-        self._task, self._outcome, self.shown = task, "", ()
+        self._task, self.shown = task, ()
 
     def _drawn(self, seed: int) -> VerifiersTask:
         rng = random.Random(seed)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Stepped, split_of_text
+from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
@@ -151,27 +151,24 @@ class Terminal(TaskWorld[TerminalTask]):
         return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
 
     def _start(self, task: TerminalTask) -> None:
-        self._task, self._outcome, self._lack = task, "", ""
+        self._task, self._lack = task, ""
         self._shell = None if self.compact else set_up(task, self.max_commands)
         self._view = TerminalView(task, self.max_turns, self._shell.prompt() if self._shell else "")
 
     def _observed(self) -> str:
         return self.wording.observation(self._view)
 
-    def step(self, action: str) -> Stepped:
-        assert not self._outcome, "the task is over; call reset()"
+    def _acted(self, action: str) -> str:
         self._view.turn += 1
         said, complaint = answer_of(action)
-        complaint = complaint or self._complaint(said)
-        if complaint:
-            return self._end("malformed", complaint)
+        self._complaint = complaint or self._unfit(said)
+        if self._complaint:
+            return "malformed"
         if self._reached(said):
-            return self._end("win")
-        if self._view.turn == self.max_turns:
-            return self._end("late", self._lack)
-        return self._observed(), 0.0, False, False, {}
+            return "win"
+        return "late" if self._view.turn == self.max_turns else ""
 
-    def _complaint(self, said: str) -> str:
+    def _unfit(self, said: str) -> str:
         if not said:
             return "the answer is empty"
         if self.compact:
@@ -190,11 +187,12 @@ class Terminal(TaskWorld[TerminalTask]):
         self._lack = missing(self._task, self._shell)
         return not self._lack
 
-    def _end(self, outcome: str, reason: str = "") -> Stepped:
-        self._outcome = outcome
-        reward = max(0.0, 1 - self.length_penalty * self._view.turn / self.max_turns) if outcome == "win" else 0.0
-        shown = reason if outcome == "malformed" or self.feedback == "reason" else ""
-        return self._ended(self.wording.feedback(outcome, self._view, shown), reward)
+    def _feedback(self) -> str:
+        reason = self._complaint or (self._lack if self.feedback == "reason" else "")
+        return self.wording.feedback(self._outcome, self._view, reason)
+
+    def _reward(self) -> float:
+        return 1 - self.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
 
     def _check(self) -> None:
         if self.protocol == "compact":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
-from cod_lightning.envs.base import Reference, Stepped, TextPolicy, Traits, Unchanging, split_of_text
+from cod_lightning.envs.base import Reference, TextPolicy, Traits, Unchanging, split_of_text
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
@@ -153,17 +153,17 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         specs = (HouseTask(house=house, target=target) for target in rng.choices(targets, k=num_tasks))
         return self._pack(split, index, seed, world_seed, specs, asks="target")
 
-    def step(self, action: str) -> Stepped:
+    def _acted(self, action: str) -> str:
         """Carry out the command, if it is one that the game knows here; either way it counts."""
-        assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
         command = " ".join(answer.lower().split())
         if not complaint and (len(command) > _LONGEST or not command.isascii()):
             complaint = f"{quoted(command)} is no command"
         elif not complaint and self.protocol == "compact" and command not in self.wording.all_commands:
             complaint = "unknown word"
+        self._complaint = complaint
         if complaint:
-            return self._end("malformed", complaint)
+            return "malformed"
         house, self._turn = self._task.house, self._turn + 1
         possible = self._commands() if self.protocol == "compact" else games.commands(house, self._now.state)
         spelled = next((one for one in possible if one.lower() == command), None)  # some names have capitals
@@ -171,10 +171,8 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         if spelled is not None:
             self._move(houses.after(self._now.state, possible[spelled]), (*self._now.typed, spelled))
         if self._won():
-            return self._end("win")
-        if self._turn == self.max_turns:
-            return self._end("late")
-        return self._observed(), 0.0, False, False, {}
+            return "win"
+        return "late" if self._turn == self.max_turns else ""
 
     def _targets(self, house: HouseSpec) -> list[str]:
         """What can be sought in the house; nothing where that is a single thing."""
@@ -184,7 +182,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         return found if len(found) > 1 else []
 
     def _start(self, task: HouseTask) -> None:
-        self._task, self._outcome, self._turn, self._understood = task, "", 0, True
+        self._task, self._turn, self._understood = task, 0, True
         self._now = _Now(state=None, typed=(), seen=(), shown=None)
         self._move(houses.world_of(task.house).state, ())
 
@@ -224,8 +222,9 @@ class TextWorldHouse(TaskWorld[HouseTask]):
     def _observed(self) -> str:
         return self.wording.observation(self._view())
 
-    def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        self._outcome = outcome
+    def _feedback(self) -> str:
+        return self.wording.feedback(self._outcome, self._view(), self._complaint)
+
+    def _reward(self) -> float:
         shown = self._now.shown
-        reward = float(outcome == "win") if shown is None else shown.score / shown.max_score
-        return self._ended(self.wording.feedback(outcome, self._view(), complaint), reward)
+        return float(self.success) if shown is None else shown.score / shown.max_score
