@@ -1,26 +1,25 @@
 """Decision points prepared from real dialogues: a JsonL file, checked line by line."""
 
 import hashlib
-import json
-import logging
 import random
 import string
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
 
 from cod_lightning.envs.base import Unchanging, split_of_text
+from cod_lightning.envs.dataset.records import objects
 from cod_lightning.envs.learn2ask.clinic import Label
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.types import Split
 
 _KEY = "data.env.data_path"
 _GUIDE = "docs/guides/learn2ask_data.md"
-_MOST_LINE_BYTES = 1_000_000
 _MOST_LETTERS = 20_000
-_MOST_TURNS = 1000
-"""Both of one dialogue."""
-_LOG = logging.getLogger(__name__)
+"""Of one dialogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +37,30 @@ class RecordTask:
     """Empty exactly where the label is stop."""
 
 
+class _Said(Struct):
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class _Line(Struct):
+    """A line of the file, as the guide documents it."""
+
+    cid: str | int
+    messages: Annotated[list[_Said], Meta(min_length=1, max_length=1000)]
+    decision_truth: Label
+    info_truth: str | list[str] | None = None
+    session_id: str | int | None = None
+    diagn: str | int | None = None
+
+
 class Records(Unchanging):
     """All decision points of a file, by split; immutable, so that a copy of a world shares it."""
 
     def __init__(
-        self,
-        records: tuple[RecordTask, ...],
-        split_by: Literal["session", "diagnosis"],
-        digest: str,
-        refused: tuple[str, ...],
+        self, records: tuple[RecordTask, ...], split_by: Literal["session", "diagnosis"], digest: str
     ) -> None:
-        self.split_by, self.digest, self.refused = split_by, digest, refused
-        """Of the file's bytes; and why each refused line was refused."""
+        self.split_by, self.digest = split_by, digest
+        """Of the file's bytes."""
         self.all = records
         self.by_split: dict[Split, tuple[RecordTask, ...]] = {
             split: tuple(
@@ -87,122 +98,57 @@ class Records(Unchanging):
         return frozenset(string.printable).union(*(text for record in self.all for _, text in record.turns))
 
 
-class _BadLine(Exception):
-    """Names the field and what was expected of it."""
-
-
-def load_records(path: str, split_by: Literal["session", "diagnosis"], skip_bad_lines: bool) -> Records:
-    """Read and check a whole file.
-
-    Raises:
-        ConfigError: Where the path is no file, no line is usable, or (unless `skip_bad_lines`) at the first bad line, with its
-            number, the field and the remedy.
-    """
-    if not path or not Path(path).is_file():
-        remedy = f"Prepare one, see {_GUIDE}, or leave it out for the clinic."
-        raise ConfigError(_KEY, path or "empty", "a JsonL file of decision points", remedy)
+def load_records(path: str, split_by: Literal["session", "diagnosis"]) -> Records:
+    """Read and check a whole file. Raises `ConfigError` at the first bad line, with its number, the field and the remedy."""
     records: dict[str, RecordTask] = {}
-    refused: list[str] = []
-    digest, blank = hashlib.sha256(), 0
-    with Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            digest.update(line)
-            if not line.strip():
-                blank += 1
-                continue
-            try:
-                record = record_of(line, split_by)
-                if record.id in records:
-                    raise _BadLine(f"field cid to be used once; {record.id[:40]!r} is there twice")
-            except _BadLine as bad:
-                if not skip_bad_lines:
-                    remedy = f"Correct or delete the line, see {_GUIDE}, or set data.env.skip_bad_lines."
-                    raise ConfigError(_KEY, f"{path}, line {number}", str(bad), remedy) from None
-                refused.append(f"line {number}: {bad}")
-                continue
-            records[record.id] = record
+    for number, entry in enumerate(objects(Path(path), _KEY), start=1):
+        if entry is None:
+            continue
+        try:
+            record = _record(msgspec.convert(entry, _Line), split_by)
+            if record.id in records:
+                raise ValueError(f"cid {record.id[:40]!r} is there twice")
+        except ValueError as error:
+            expected = f"a decision point ({in_a_line(error, 200)})"
+            raise ConfigError(_KEY, f"{path}:{number}", expected, f"Correct or delete the line, see {_GUIDE}.") from None
+        records[record.id] = record
     if not records:
-        first = f"; the first: {refused[0]}" if refused else ""
-        expected = f"a usable line; {len(refused)} were bad and {blank} blank{first}"
-        raise ConfigError(_KEY, path, expected, f"Prepare the file as {_GUIDE} says.")
-    if refused:
-        _LOG.warning("%s: %d lines are left out, %d used; the first: %s", path, len(refused), len(records), refused[0])
-    return Records(tuple(records.values()), split_by, digest.hexdigest(), tuple(refused))
+        raise ConfigError(_KEY, path, "a file with a decision point", f"Prepare it as {_GUIDE} says.")
+    return Records(tuple(records.values()), split_by, hashlib.sha256(Path(path).read_bytes()).hexdigest())
 
 
-def record_of(line: bytes, split_by: str) -> RecordTask:
-    """One line as a decision point; raises `_BadLine`."""
-    if len(line) > _MOST_LINE_BYTES:
-        raise _BadLine(f"a line of at most {_MOST_LINE_BYTES} bytes, not {len(line)}")
-    try:
-        entry = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise _BadLine("UTF-8 text") from None
-    except (ValueError, RecursionError):
-        raise _BadLine("a complete JSON object (this line is no JSON; was it cut off?)") from None
-    if not isinstance(entry, dict):
-        raise _BadLine("a JSON object")
-    cid = _text(entry, "cid")
-    label = entry.get("decision_truth")
-    if label not in ("stop", "continue"):
-        raise _BadLine("field decision_truth to be stop or continue")
-    diagnosis = _text(entry, "diagn") if split_by == "diagnosis" or entry.get("diagn") not in (None, "") else ""
-    session = _text(entry, "session_id") if entry.get("session_id") is not None else cid.rpartition("_")[0] or cid
+def _record(line: _Line, split_by: str) -> RecordTask:
+    """The decision point of a line; raises `ValueError` where it breaks a rule that types do not say."""
+    cid = _clean(str(line.cid), "cid")
+    turns = tuple((said.role, _clean(said.content, f"messages[{n}].content")) for n, said in enumerate(line.messages))
+    if turns[-1][0] != "user":
+        raise ValueError("the last one of messages is not the user's")
+    if (letters := sum(len(text) for _, text in turns)) > _MOST_LETTERS:
+        raise ValueError(f"messages hold {letters} letters, more than {_MOST_LETTERS}")
+    if line.diagn in (None, "") and split_by == "diagnosis":
+        raise ValueError("diagn is missing")
+    missing: list[str] = []
+    if line.decision_truth == "continue":
+        missing = line.info_truth.split(", ") if isinstance(line.info_truth, str) else line.info_truth or []
+        if not any(map(str.strip, missing)):
+            raise ValueError("info_truth names no item, though decision_truth is continue")
     return RecordTask(
         id=cid,
-        session=session,
-        diagnosis=diagnosis,
-        turns=_turns(entry.get("messages")),
-        label="stop" if label == "stop" else "continue",
-        missing=_missing(entry.get("info_truth")) if label == "continue" else (),
+        session=_clean(str(line.session_id), "session_id") if line.session_id is not None else cid.rpartition("_")[0] or cid,
+        diagnosis=_clean(str(line.diagn), "diagn") if line.diagn not in (None, "") else "",
+        turns=turns,
+        label=line.decision_truth,
+        missing=tuple(_clean(item, "info_truth") for item in missing if item.strip()),
     )
 
 
-def _text(entry: dict[str, Any], field: str) -> str:
-    value = entry.get(field)
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not (clean := _clean(value, field)):
-        raise _BadLine(f"field {field} to be a text or an integer, not empty")
-    return clean
-
-
 def _clean(text: str, field: str) -> str:
-    """White space collapsed, so that no utterance can pass for two, and invisible letters dropped; refuses lone surrogates."""
+    """White space collapsed, so that no utterance can pass for two, and invisible letters dropped. Raises `ValueError` for lone
+    surrogates, and where nothing remains."""
     clean = " ".join(text.split())
-    if clean.isprintable():
-        return clean
     if any(0xD800 <= ord(letter) < 0xE000 for letter in clean):
-        raise _BadLine(f"field {field} without lone surrogates")
-    return "".join(filter(str.isprintable, clean)).strip()
-
-
-def _turns(value: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, list) or not value:
-        raise _BadLine("field messages to be a list of {role, content}, not empty")
-    if len(value) > _MOST_TURNS:
-        raise _BadLine(f"field messages to hold at most {_MOST_TURNS} entries, not {len(value)}")
-    turns: list[tuple[str, str]] = []
-    for n, entry in enumerate(value):
-        role = entry.get("role") if isinstance(entry, dict) else None
-        if role not in ("user", "assistant"):
-            raise _BadLine(f"field messages[{n}].role to be user or assistant")
-        content = entry.get("content")
-        if not isinstance(content, str) or not (clean := _clean(content, f"messages[{n}].content")):
-            raise _BadLine(f"field messages[{n}].content to be a text, not empty")
-        turns.append((role, clean))
-    if turns[-1][0] != "user":
-        raise _BadLine(f"field messages[{len(turns) - 1}].role (the last one) to be user")
-    if (letters := sum(len(text) for _, text in turns)) > _MOST_LETTERS:
-        raise _BadLine(f"field messages to hold at most {_MOST_LETTERS} letters, not {letters}")
-    return tuple(turns)
-
-
-def _missing(value: object) -> tuple[str, ...]:
-    parts = value.split(", ") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise _BadLine("field info_truth to be a text of items joined by comma and space, or a list of texts")
-    items = tuple(clean for part in parts if (clean := _clean(part, "info_truth")))
-    if not items:
-        raise _BadLine("field info_truth to name an item, since decision_truth is continue")
-    return items
+        raise ValueError(f"{field} has lone surrogates")
+    clean = "".join(filter(str.isprintable, clean)).strip()
+    if not clean:
+        raise ValueError(f"{field} is empty")
+    return clean

@@ -85,7 +85,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         data_path: JsonL file of decision points, see docs/guides/learn2ask_data.md; null for the synthetic clinic.
         split_by: What of the file stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that
             validation and test are out of distribution.
-        skip_bad_lines: Leave out lines of the file that cannot be used, instead of refusing the file.
         normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
         judge: What grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
         form: Whether an answer stands between answer tags after reasoning (tagged), or is the whole response (raw, the reference).
@@ -107,7 +106,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         self,
         data_path: str | None = None,
         split_by: Literal["session", "diagnosis"] = "session",
-        skip_bad_lines: bool = False,
         normalise: bool = True,
         judge: Judge | None = None,
         form: Literal["tagged", "raw"] = "tagged",
@@ -121,7 +119,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         self.judge = None if protocol == "compact" else judge or RuleJudge()
         waits = self.judge is not None and self.judge.blocking
         self.traits = Traits(reward_range=(0.0, 1.0 if normalise else BEST), blocking=waits)
-        self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)
+        self.records = None if data_path is None else load_records(data_path, split_by)
         if self.records is not None:
             by = "" if split_by == "session" else "-diagnosis"
             self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
@@ -129,7 +127,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
             self.wording = NaturalRecords(form)
         else:
             c = self.clinics
-            check_unused(Learn2Ask, "without data.env.data_path", split_by=split_by, skip_bad_lines=skip_bad_lines)
+            check_unused(Learn2Ask, "without data.env.data_path", split_by=split_by)
             self.name = f"learn2ask-{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
             self.wording = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
 
