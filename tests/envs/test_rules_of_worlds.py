@@ -115,7 +115,7 @@ OTHERS = [
     (
         OptimalControl,
         {},
-        [{"horizon_max": 13}, {"process_noise": 0.1}, {"protocol": "compact"}, {"b_max": 1.4}],
+        [{"horizon": 13}, {"protocol": "compact"}, {"b_max": 1.4}],
         [{"world_memory": False}],
     ),
     (
@@ -182,10 +182,6 @@ PLAYED_SLOWLY = {
     "alchemy-many": (lambda: Alchemy(**MANY), "success", 60, (0.0, 0.5), 0.6, 0.5),
     "alchemy-hard": (lambda: Alchemy(**HARD_ALCHEMY), "success", 60, (0.0, 0.5), 0.8, 0.5),
     "control": (lambda: OptimalControl(world_memory=False), "reward", 60, (0.7, 0.88), 0.95, 0.5),
-    "control-noise": (
-        lambda: OptimalControl(process_noise=0.1, horizon_min=8, horizon_max=16, world_memory=False), "reward", 40,
-        (0.4, 0.85), 0.6, 0.5,
-    ),
     "grid-compact": (lambda: GridNavigation(**COMPACT_GRID), "reward", 80, (0.4, 0.66), 0.75, 0.6),
     "learn2ask": (Learn2Ask, "reward", 80, (0.36, 0.6), 0.85, 0.5),
     "pde": (lambda: natural(world_memory=False), "success", 16, (0.0, 0.95), 0.8, 0.4),

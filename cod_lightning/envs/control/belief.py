@@ -1,6 +1,5 @@
 """How a run sharpens what is believed about a plant's two hidden numbers."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,14 +18,13 @@ def learned(old: PlantBelief, parameters: ControlParameters, vs: Sequence[float]
 
     Where the run contradicts the old belief plainly, as after a change of the hidden rule, it is judged alone.
     """
-    sigma = math.hypot(parameters.process_noise, _ROUNDING)
     rows, after = np.column_stack([vs[:-1], us]), np.asarray(vs[1:])
     misfit = after - rows @ np.array([old.a, old.b])
-    expected = sigma**2 + (rows**2) @ np.array([old.a_error**2, old.b_error**2])
+    expected = _ROUNDING**2 + (rows**2) @ np.array([old.a_error**2, old.b_error**2])
     if float(np.mean(misfit**2 / expected)) > _SURPRISE:
         old = parameters.prior
     weights = np.diag([old.a_error**-2, old.b_error**-2])
-    covariance = np.linalg.inv(rows.T @ rows / sigma**2 + weights)
-    mean = covariance @ (rows.T @ after / sigma**2 + weights @ np.array([old.a, old.b]))
+    covariance = np.linalg.inv(rows.T @ rows / _ROUNDING**2 + weights)
+    mean = covariance @ (rows.T @ after / _ROUNDING**2 + weights @ np.array([old.a, old.b]))
     errors = np.maximum(np.sqrt(np.diag(covariance)), EXACT)
     return PlantBelief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))

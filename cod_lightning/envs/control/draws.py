@@ -32,12 +32,8 @@ class ControlParameters(Unchanging):
     """First velocities lie within plus and minus this."""
     target_max: float = 8.0
     """Targets lie within plus and minus this; the wanted last velocity is 0."""
-    horizon_min: int = 12
-    """Fewest steps of a run, 2 to 30."""
-    horizon_max: int = 12
-    """Most steps of a run, 2 to 30; the reference always takes the same number."""
-    process_noise: float = 0.0
-    """Standard deviation of what is added to the velocity at each step, the same in every attempt at a task."""
+    horizon: int = 12
+    """Steps of a run, 2 to 30."""
     world_memory: bool = True
     """Whether an observation also shows the last law of the pack that ran, with its outcome, as the reference does
     (include_previous_control_policy). Without a note, later tasks then go better too."""
@@ -67,8 +63,7 @@ class ControlParameters(Unchanging):
         parts = [
             f"control-a{self.a_min:g}-{self.a_max:g}-b{self.b_min:g}-{self.b_max:g}",
             f"x{self.start_max:g}-v{self.speed_max:g}-to{self.target_max:g}",
-            f"T{self.horizon_min}" + (f"-{self.horizon_max}" if self.horizon_min < self.horizon_max else ""),
-            f"noise{self.process_noise:g}" if self.process_noise else "",
+            f"T{self.horizon}",
             "grid" if self.protocol == "compact" else "",
         ]
         return "-".join(part for part in parts if part)
@@ -83,7 +78,7 @@ class ControlParameters(Unchanging):
         raise ConfigError("data.env.b_max", self.b_max, expected, "Widen the ranges.")
 
     def task(self, seed: int, hidden: tuple[float, float]) -> ControlTask:
-        """Start, target, horizon and noise."""
+        """Start and target."""
         rng = random.Random(seed)
         limits = (self.start_max, self.speed_max, self.target_max)
         if self.protocol == "compact":
@@ -92,11 +87,8 @@ class ControlParameters(Unchanging):
                 target = float(rng.randint(-int(self.target_max), int(self.target_max)))
         else:
             x, v, target = (round(rng.uniform(-most, most), 3) + 0.0 for most in limits)
-        horizon = rng.randint(self.horizon_min, self.horizon_max)
-        sigma = self.process_noise
-        noise = tuple(round(rng.gauss(0.0, sigma), 6) for _ in range(horizon)) if sigma else ()
         a, b = hidden
-        return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise)
+        return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=self.horizon)
 
     def __post_init__(self) -> None:
         check_span("a_min", self.a_min, "a_max", self.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
@@ -105,6 +97,4 @@ class ControlParameters(Unchanging):
         check_between("data.env.speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
         lowest = 1.0 if self.protocol == "compact" else 0.001
         check_between("data.env.target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
-        check_between("data.env.process_noise", self.process_noise, 0.0, 1.0, "0 is the reference's.")
-        low, high = self.horizon_min, self.horizon_max
-        check_span("horizon_min", low, "horizon_max", high, 2, 30, "Use 12 for both, as the reference.")
+        check_between("data.env.horizon", self.horizon, 2, 30, "12 is the reference's.")

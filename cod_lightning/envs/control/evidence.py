@@ -19,7 +19,7 @@ class Earlier:
     miss_x: float
     """Last position minus target."""
     miss_v: float
-    """Last velocity minus target."""
+    """Last velocity, which should be 0."""
 
 
 class ActionError(ValueError):
@@ -36,7 +36,7 @@ NAMES = ("x", "v", "t", "x_target", "v_target", "horizon", "remaining_steps")
 
 def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     """Compute the formula anew at every step; raises `ActionError`."""
-    values = {"x_target": task.target_x, "v_target": task.target_v, "horizon": float(task.horizon)}
+    values = {"x_target": task.target_x, "v_target": 0.0, "horizon": float(task.horizon)}
 
     def law(t: int, x: float, v: float) -> float:
         values.update({"x": x, "v": v, "t": float(t), "remaining_steps": float(max(1, task.horizon - t))})
@@ -76,6 +76,5 @@ def implied_by(earlier: Earlier, p: ControlParameters) -> PlantBelief:
         a, b = map(float, found.x)
         a_inside = p.a_min - 0.01 <= a <= p.a_max + 0.01
         if a_inside and p.b_min - 0.01 <= abs(b) <= p.b_max + 0.01 and float(found.cost) < 1e-5:
-            error = 10 * EXACT + p.process_noise
-            return PlantBelief(a, b, error, error)
+            return PlantBelief(a, b, 10 * EXACT, 10 * EXACT)
     return p.prior

@@ -74,7 +74,6 @@ class CompactControl(WorldWording):
 
     def __init__(self, parameters: ControlParameters) -> None:
         self.parameters = parameters
-        self.horizons = range(parameters.horizon_min, parameters.horizon_max + 1)
 
     @property
     def rules(self) -> str:
@@ -82,8 +81,6 @@ class CompactControl(WorldWording):
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
         words = [f"x={task.x:+.0f}", f"v={task.v:+.0f}", f"to={task.target_x:+.0f}"]
-        if len(self.horizons) > 1:
-            words.append(f"T={task.horizon}")
         if earlier:
             words.append(f"had={_WORD_OF[earlier.formula]}:{_grade(earlier.reward)}")
         return " ".join(words)
@@ -115,8 +112,7 @@ class CompactControl(WorldWording):
         """Numbers from their words; earlier laws are not used."""
         shown = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
         x, v, target = (float(shown[key]) for key in ("x", "v", "to"))
-        horizon = int(shown.get("T", self.horizons[0]))
-        return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
+        return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=self.parameters.horizon), None
 
     def noted(self, text: str) -> PlantBelief:
         """The middle of each class; the last word on a number counts."""
@@ -145,7 +141,6 @@ class CompactControl(WorldWording):
             *(f"x={n:+d}" for n in range(-start, start + 1)),
             *(f"v={n:+d}" for n in range(-speed, speed + 1)),
             *(f"to={n:+d}" for n in range(-target, target + 1)),
-            *(f"T={n}" for n in self.horizons if len(self.horizons) > 1),
             *(f"had={law}:{grade}" for law in LAWS for grade in GRADES),
             *(f"b={sign}{size}" for sign in "+-" for size in ("small", "big")),
             *("b=?", "a=damped", "a=lively", "a=?"),

@@ -12,7 +12,7 @@ from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask,
 
 @lru_cache(maxsize=4096)
 def best_plan(task: ControlTask) -> tuple[float, ...]:
-    """Controls u_0..u_{T-1} in [-1, 1] of the least loss without noise.
+    """Controls u_0..u_{T-1} in [-1, 1] of the least loss.
 
     The last state is affine in the controls, so this is a least-squares problem in a box, with rows for position, velocity
     (times sqrt 2) and each control (times sqrt 0.03).
@@ -25,7 +25,7 @@ def best_plan(task: ControlTask) -> tuple[float, ...]:
     weights = np.sqrt([1.0, SPEED_WEIGHT])
     rows = np.vstack([to_x * weights[0], to_v * weights[1], math.sqrt(PENALTY) * np.eye(task.horizon)])
     free = np.array([task.x + powers[1:].sum() * task.v, powers[-1] * task.v])
-    wanted = np.concatenate([(np.array([task.target_x, task.target_v]) - free) * weights, np.zeros(task.horizon)])
+    wanted = np.concatenate([(np.array([task.target_x, 0.0]) - free) * weights, np.zeros(task.horizon)])
     return tuple(lsq_linear(rows, wanted, bounds=(-1, 1), method="bvls").x.tolist())
 
 
@@ -34,7 +34,7 @@ def planned_formula(belief: PlantBelief, task: ControlTask) -> str:
 
     The feedback k (x - x_t) + l (v - v_t) takes one table only, since u_t - k x_t - l v_t is a number for each step.
     """
-    task = replace(task, a=belief.a, b=belief.b, noise=())
+    task = replace(task, a=belief.a, b=belief.b)
     plan = best_plan(task)
     planned = run(task, lambda t, x, v: plan[t])
     on_x, on_v = feedback_gains(belief.a, belief.b, task.horizon)
@@ -43,7 +43,7 @@ def planned_formula(belief: PlantBelief, task: ControlTask) -> str:
 
 
 def feedback_gains(a: float, b: float, horizon: int) -> tuple[float, float]:
-    """Constant gains on x and v that pull a disturbed run back to its plan: the linear-quadratic regulator's half way."""
+    """Constant gains on x and v that pull a run back to its plan: the linear-quadratic regulator's half way."""
     drift, push = np.array([[1.0, a], [0.0, a]]), np.array([b, b])
     cost, gain = np.diag([1.0, SPEED_WEIGHT]), np.zeros(2)
     for _ in range(max(1, horizon // 2)):

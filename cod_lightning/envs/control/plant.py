@@ -26,10 +26,8 @@ class ControlTask:
     v: float
     """First velocity."""
     target_x: float
-    target_v: float = 0.0
     horizon: int
-    noise: tuple[float, ...] = ()
-    """Added to the velocity at each step, the same for every attempt; empty for none."""
+    """Steps of the run, at whose end the velocity should be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,9 @@ class PlantRun:
 
 
 def run(task: ControlTask, law: Law) -> PlantRun:
-    """Apply a law for T steps: v' = a v + b u + noise, then x' = x + v'.
+    """Apply a law for T steps: v' = a v + b u, then x' = x + v'.
 
-    L = (x_T - target)^2 + 2 (v_T - target velocity)^2 + 0.03 * (sum of u^2), as in the reference.
+    L = (x_T - target)^2 + 2 v_T^2 + 0.03 * (sum of u^2), as in the reference.
 
     >>> free = ControlTask(a=0.5, b=1.0, x=0.0, v=1.0, target_x=0.75, horizon=2)
     >>> run(free, lambda t, x, v: 0.0)
@@ -78,11 +76,11 @@ def run(task: ControlTask, law: Law) -> PlantRun:
     xs, vs, us = [x], [v], []
     for t in range(task.horizon):
         u = min(1.0, max(-1.0, law(t, x, v)))
-        v = task.a * v + task.b * u + (task.noise[t] if task.noise else 0.0)
+        v = task.a * v + task.b * u
         x = x + v
         xs.append(x)
         vs.append(v)
         us.append(u)
     effort = sum(u * u for u in us)
-    loss = (x - task.target_x) ** 2 + SPEED_WEIGHT * (v - task.target_v) ** 2 + PENALTY * effort
+    loss = (x - task.target_x) ** 2 + SPEED_WEIGHT * v**2 + PENALTY * effort
     return PlantRun(tuple(xs), tuple(vs), tuple(us), loss)

@@ -29,10 +29,9 @@ class NaturalControl(WorldWording):
     def rules(self) -> str:
         """System text."""
         r = self.parameters
-        noise = f" + noise (normal, standard deviation {r.process_noise:g})" if r.process_noise else ""
         return (
             "You steer a point on a line, with position x, velocity v and control u. At each step\n"
-            f"  next v = a * v + b * u{noise}\n"
+            "  next v = a * v + b * u\n"
             "  next x = x + next v\n"
             f"where u is cut to -1..1. The hidden numbers are a and b: a lies between {r.a_min:g} and {r.a_max:g}, the size of b "
             f"between {r.b_min:g} and {r.b_max:g}, and b may be negative. They stay the same in related tasks, while start, target "
@@ -52,7 +51,7 @@ class NaturalControl(WorldWording):
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
         """What is seen before the answer."""
         text = (
-            f"Start x = {task.x:.3f}, v = {task.v:.3f}; target x = {task.target_x:.3f}, v = {task.target_v:.3f}; {task.horizon} "
+            f"Start x = {task.x:.3f}, v = {task.v:.3f}; target x = {task.target_x:.3f}, v = 0.000; {task.horizon} "
             "steps.\nGive the formula for u."
         )
         if earlier:
@@ -74,7 +73,7 @@ class NaturalControl(WorldWording):
             "The formula ran to the end:\n"
             + "\n".join(lines)
             + f"\nLast state x = {run.xs[-1]:.3f}, v = {run.vs[-1]:.3f}; "
-            f"target x = {task.target_x:.3f}, v = {task.target_v:.3f}. Loss L = {_small(run.loss)}, reward "
+            f"target x = {task.target_x:.3f}, v = 0.000. Loss L = {_small(run.loss)}, reward "
             f"{_small(run.reward)}."
         )
 

@@ -2,7 +2,7 @@
 
 Source of the world: arXiv 2606.20002 and its later public code. Differences: what the world carries over (the last law that ran)
 is kept in the object, is dropped when the hidden numbers change and can be switched off; splits are disjoint by the
-pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; the rules state the ranges.
+pair (a, b); numbers are drawn with three decimals, which is what tables show; the rules state the ranges.
 """
 
 import random
@@ -31,7 +31,7 @@ class ControlRules(TaskRules["OptimalControl"]):
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
-        the four sizes and signs, for b); starts, targets and noise stay."""
+        the four sizes and signs, for b); starts and targets stay."""
         old = self.env._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
         before = class_words(self.env.parameters, PlantBelief(old.a, old.b))
@@ -79,7 +79,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         self.wording = NaturalControl(self.parameters) if natural else CompactControl(self.parameters)
         self._earlier: Earlier | None = None
         """The last law of the pack that ran to the end, where the world carries it over."""
-        self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=self.parameters.horizon_min))
+        self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=self.parameters.horizon))
 
     @property
     def rules(self) -> str:
@@ -90,7 +90,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         return self._run is not None and self._run.reward >= SOLVED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
+        """One pair (a, b) of the split, and for every task a start and a target."""
         world_seed = derive_seed("control pack", self.name, str(split), seed, index)
         hidden = self.parameters.hidden(random.Random(world_seed), split)
         specs = (self.parameters.task(derive_seed(world_seed, n), hidden) for n in range(num_tasks))
@@ -112,8 +112,10 @@ class OptimalControl(TaskWorld[ControlTask]):
             self._failed_at, self._complaint = error.step, str(error)
             return "failed"
         if self.parameters.world_memory:
-            miss_x, miss_v = run.xs[-1] - task.target_x, run.vs[-1] - task.target_v
-            self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
+            miss_x = run.xs[-1] - task.target_x
+            self._earlier = Earlier(
+                formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=run.vs[-1]
+            )
         return "ran"
 
     def _feedback(self) -> str:

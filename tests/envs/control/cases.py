@@ -33,19 +33,11 @@ COMPACT = {
     "start_max": 1,
     "speed_max": 0,
     "target_max": 3,
-    "horizon_min": 8,
-    "horizon_max": 8,
+    "horizon": 8,
     "world_memory": False,
 }
-HARD = {"horizon_min": 8, "horizon_max": 16, "process_noise": 0.05, "world_memory": False}
 # Without world memory: one of the common tests lives several lives with one object, which would show the last life's law.
 CASES = {
     "control-natural": Case(partial(OptimalControl, world_memory=False), ANSWERS),
-    "control-hard": Case(partial(OptimalControl, **HARD), ANSWERS),
     "control-compact": Case(partial(OptimalControl, **COMPACT), LAW_WORDS, "compact"),
-    "control-compact-varied": Case(
-        partial(OptimalControl, protocol="compact", horizon_max=14, process_noise=0.1, world_memory=False),
-        LAW_WORDS,
-        "compact",
-    ),
 }
