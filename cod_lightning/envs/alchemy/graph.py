@@ -32,8 +32,8 @@ def draw_shape(rng: random.Random, names: random.Random, p: AlchemyParameters) -
     """Tiers, their elements and decoys."""
     tiers, base = rng.randint(*p.span("tiers")), rng.randint(*p.span("base"))
     sizes = p.sizes(tiers, base, rng.uniform(*p.span("shrink")))
-    noise = rng.uniform(*p.span("noise"))
-    by_round = [[0, *(round(size * noise / 2**n) for size in sizes[1:])] for n in range(p.noise_chain_depth)]
+    noise = rng.uniform(0.0, p.noise_max)
+    by_round = [[0, *(round(size * share) for size in sizes[1:])] for share in (noise, noise / 2)]
     totals = [size + sum(extra) for size, *extra in zip(sizes, *by_round, strict=True)]
     named = fixed_names(totals) if p.compact else _random_names(names, totals)
     decoys: list[list[str]] = [[] for _ in by_round]

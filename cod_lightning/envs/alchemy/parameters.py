@@ -38,12 +38,9 @@ class AlchemyParameters(Unchanging):
     """Smallest probability that a recipe crosses tiers."""
     cross_tier_max: float = 0.1
     """Largest probability that a recipe crosses tiers."""
-    noise_min: float = 0.0
-    """Smallest number of decoys per element of a tier in the first round of drawing them."""
-    noise_max: float = 0.0
-    """Largest such number."""
-    noise_chain_depth: int = 2
-    """Rounds of decoys, each with half as many as the one before; they may build on one another."""
+    noise_max: Share = 0.0
+    """Most decoys per element of a tier in the first round of drawing them; a second one draws half as many, which may build on
+    those."""
     max_turns: Count = 8
     """Rounds per task. Elements that need more are never asked for."""
     materials: Literal["unlimited", "limited"] = "unlimited"
@@ -97,7 +94,7 @@ class AlchemyParameters(Unchanging):
         parts = ["{}{:g}-{:g}".format(short, *self.span(key)) for short, key in spans.items()]
         parts.append(f"gap{self.max_tier_gap}")
         if self.noise_max > 0:
-            parts.append(f"n{self.noise_min:g}-{self.noise_max:g}d{self.noise_chain_depth}")
+            parts.append(f"n0-{self.noise_max:g}d2")
         if self.limited:
             parts.append(f"limited{self.multiplier_min:g}-{self.multiplier_max:g}")
         return "-".join(["alchemy", *parts, f"turns{self.max_turns}", *(["brute"] if self.brute_force else [])])
@@ -114,13 +111,11 @@ class AlchemyParameters(Unchanging):
             ("shrink", 0.1, 2.0),
             ("recipes", 1, 3),
             ("cross_tier", 0.0, 1.0),
-            ("noise", 0.0, 1.0),
             ("multiplier", 1.0, 10.0),
         ):
             low, high = self.span(key)
             check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
-        for key, value in (("max_tier_gap", self.max_tier_gap), ("noise_chain_depth", self.noise_chain_depth)):
-            check_between(f"data.env.{key}", value, 1, 5, "Leave it out for the default.")
+        check_between("data.env.max_tier_gap", self.max_tier_gap, 1, 5, "Leave it out for the default.")
         if not self.limited:
             multiplier = {"multiplier_min": self.multiplier_min, "multiplier_max": self.multiplier_max}
             check_unused(AlchemyParameters, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)

@@ -1,6 +1,5 @@
 """Tasks of alchemy: what one holds, how a pack of them is drawn, and how its recipes change."""
 
-import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +39,13 @@ def possible_targets(recipes: Recipes, shape: Shape, parameters: AlchemyParamete
     )
 
 
-def target_sequence(rng: random.Random, candidates: Sequence[Sequence[str]]) -> Iterator[tuple[str, bool]]:
-    """Endless (target, whether it was asked before): all candidates once before any of them comes again.
+def target_sequence(rng: random.Random, candidates: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Endless targets: all candidates once before any of them comes again.
 
     A tier is drawn with weight tier + 1 among those that are not used up, then one of its elements; each run of 8 is then
     shuffled. So a pack does not depend on how many of its tasks are played, and its first 8 positions are alike.
     """
-    for repeat in itertools.chain([False], itertools.repeat(True)):
+    while True:
         left = [list(names) for names in candidates]
         order: list[str] = []
         while any(left):
@@ -56,7 +55,7 @@ def target_sequence(rng: random.Random, candidates: Sequence[Sequence[str]]) -> 
         for start in range(0, len(order), _BLOCK):
             block = order[start : start + _BLOCK]
             rng.shuffle(block)
-            yield from ((target, repeat) for target in block)
+            yield from block
 
 
 def stock_for(rng: random.Random, least: int, multiplier: tuple[float, float]) -> int:
@@ -81,8 +80,6 @@ class AlchemyTask:
     """Elements that lead to no target, by round of their drawing."""
     recipes: Recipes
     target: str
-    repeat: bool
-    """Whether the pack has asked for this target before (all others were asked for then)."""
     stock: int
     """Copies of each base element; 0 where nothing is used up."""
 
@@ -97,7 +94,7 @@ def draw_tasks(parameters: AlchemyParameters, seed: int, split: Split, num_tasks
             continue
         sequence = target_sequence(random.Random(derive_seed(seed, "targets")), candidates)
         order = list(islice(sequence, max(num_tasks, OPENING)))
-        if split_of(recipes, [target for target, _ in order[:OPENING]]) is split:
+        if split_of(recipes, order[:OPENING]) is split:
             break
     else:
         has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
@@ -109,10 +106,9 @@ def draw_tasks(parameters: AlchemyParameters, seed: int, split: Split, num_tasks
             decoys=shape.decoys,
             recipes=recipes,
             target=target,
-            repeat=repeat,
             stock=_stock(parameters, derive_seed(seed, "stock", n), recipes, shape, target),
         )
-        for n, (target, repeat) in enumerate(order[:num_tasks])
+        for n, target in enumerate(order[:num_tasks])
     ]
 
 

@@ -72,8 +72,9 @@ class Alchemy(TaskWorld[AlchemyTask]):
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
         world_seed = derive_seed("alchemy pack", self.parameters.structure, str(split), seed, index)
         specs = draw_tasks(self.parameters, world_seed, split, num_tasks)
+        targets = [spec.target for spec in specs]
         tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, "task", n), spec=spec, repeat=spec.repeat)
+            Task(id=str(n), seed=derive_seed(world_seed, "task", n), spec=spec, repeat=spec.target in targets[:n])
             for n, spec in enumerate(specs)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
@@ -130,7 +131,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
 
 
 _EXAMPLE = AlchemyTask(
-    tiers=(("a", "b"), ("k",)), decoys=(), recipes=(("a", "b", "k"),), target="k", repeat=False, stock=0
+    tiers=(("a", "b"), ("k",)), decoys=(), recipes=(("a", "b", "k"),), target="k", stock=0
 )
 
 
