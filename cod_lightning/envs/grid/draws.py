@@ -66,8 +66,7 @@ def draw_map(parameters: GridParameters, seed: int, split: Split, side: int, oth
         if costs != other_than and (parameters.lanes or split_of_text(text_of(costs)) is split):
             return costs
     expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
-    remedy = "Raise it, or data.env.levels, for more different maps."
-    raise ConfigError("data.env.side_min", parameters.side_min, expected, remedy)
+    raise ConfigError("data.env.side_min", parameters.side_min, expected, "Raise it, for more different maps.")
 
 
 def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, split: Split) -> GridTask:
@@ -101,5 +100,5 @@ def prior_of(parameters: GridParameters) -> Prior:
 
 def _field(parameters: GridParameters, rng: np.random.Generator, side: int) -> np.ndarray:
     if parameters.lanes:
-        return lane_costs(rng, side, parameters.levels or 2)
+        return lane_costs(rng, side)
     return hill_costs(rng, side, parameters.hills, parameters.scale_min, parameters.scale_max)

@@ -10,6 +10,8 @@ Costs = tuple[tuple[int, ...], ...]
 """Integers 0..99 by row."""
 TOP = 99
 """Highest cost of a cell."""
+LANE_COSTS = (0, 50, TOP)
+"""Costs of lanes."""
 
 
 def hill_costs(rng: np.random.Generator, side: int, hills: int, scale_min: float, scale_max: float) -> np.ndarray:
@@ -33,21 +35,12 @@ def hill_costs(rng: np.random.Generator, side: int, hills: int, scale_min: float
     return np.rint(TOP * field**2).astype(np.int64)
 
 
-def lane_costs(rng: np.random.Generator, side: int, levels: int) -> np.ndarray:
-    """One cost for each row, uniform over the levels, the cheapest and the dearest among them; shape [side side]."""
+def lane_costs(rng: np.random.Generator, side: int) -> np.ndarray:
+    """One cost for each row, uniform over three, the cheapest and the dearest among them; shape [side side]."""
     while True:
-        drawn = rng.integers(levels, size=side)
-        if drawn.min() == 0 and drawn.max() == levels - 1:
-            return np.repeat(np.array(level_costs(levels))[drawn][:, None], side, axis=1)
-
-
-def level_costs(levels: int) -> tuple[int, ...]:
-    """The costs of so many levels, evenly from 0 to 99.
-
-    >>> level_costs(4)
-    (0, 33, 66, 99)
-    """
-    return tuple(round(TOP * level / (levels - 1)) for level in range(levels))
+        drawn = np.array(LANE_COSTS)[rng.integers(len(LANE_COSTS), size=side)]
+        if drawn.min() == 0 and drawn.max() == TOP:
+            return np.repeat(drawn[:, None], side, axis=1)
 
 
 def plain(costs: np.ndarray) -> Costs:

@@ -9,7 +9,6 @@ from cod_lightning.errors import ConfigError, check_between
 
 MOST_SIDE = 16
 MOST_COMPACT_SIDE = 5
-MOST_COMPACT_LEVELS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +25,6 @@ class GridParameters(Unchanging):
     """Smallest width of a hill, as a share of the side."""
     scale_max: float = 0.45
     """Largest width of a hill, as a share of the side."""
-    levels: int | None = None
-    """Number of different costs with compact words, evenly from 0 to 99, 2 to 4; null, for sentences, for all of 0..99."""
     rounds_min: int = 3
     """Fewest moves of a task."""
     rounds_max: int = 5
@@ -39,7 +36,7 @@ class GridParameters(Unchanging):
     only the context can carry it."""
     protocol: Literal["natural", "compact"] = "natural"
     """Sentences for language models, and costs as a sum of smooth hills, as in the paper (natural), or fused words for tiny
-    policies, and lanes: all cells of a row cost the same (compact)."""
+    policies, and lanes: all cells of a row cost the same, 0, 50 or 99 (compact)."""
 
     @property
     def lanes(self) -> bool:
@@ -49,10 +46,9 @@ class GridParameters(Unchanging):
     @property
     def name(self) -> str:
         """All that the drawn worlds depend on."""
-        kind = "lanes" if self.lanes else f"hills{self.hills}-s{self.scale_min:g}-{self.scale_max:g}"
-        levels = f"-levels{self.levels}" if self.levels else ""
+        kind = "lanes-levels3" if self.lanes else f"hills{self.hills}-s{self.scale_min:g}-{self.scale_max:g}"
         sides, rounds = f"{self.side_min}-{self.side_max}", f"{self.rounds_min}-{self.rounds_max}"
-        return f"grid_navigation-{sides}-{kind}{levels}-rounds{rounds}"
+        return f"grid_navigation-{sides}-{kind}-rounds{rounds}"
 
     def __post_init__(self) -> None:
         check_span("side_min", self.side_min, "side_max", self.side_max, 3, MOST_SIDE, "8 to 12 are the paper's.")
@@ -64,15 +60,6 @@ class GridParameters(Unchanging):
         if self.lanes:
             scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
             check_unused(GridParameters, "with protocol=compact", hills=self.hills, **scales)
-            self._check_compact()
-        else:
-            check_unused(GridParameters, "with protocol=natural", levels=self.levels)
-
-    def _check_compact(self) -> None:
-        """A closed vocabulary has words for one side and few costs."""
-        if self.side_max > MOST_COMPACT_SIDE or self.side_min != self.side_max:
-            expected = f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words"
-            raise ConfigError("data.env.side_max", self.side_max, expected, "Use 4 for both.")
-        if self.levels is None or not 2 <= self.levels <= MOST_COMPACT_LEVELS:
-            expected = f"in 2..{MOST_COMPACT_LEVELS}, for compact words"
-            raise ConfigError("data.env.levels", self.levels, expected, "Use 3.")
+            if self.side_max > MOST_COMPACT_SIDE or self.side_min != self.side_max:
+                expected = f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words"
+                raise ConfigError("data.env.side_max", self.side_max, expected, "Use 4 for both.")

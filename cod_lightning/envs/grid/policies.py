@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.grid.estimate import Prior, estimate
-from cod_lightning.envs.grid.field import TOP, Cell, Costs, level_costs, units
+from cod_lightning.envs.grid.field import LANE_COSTS, TOP, Cell, Costs, units
 from cod_lightning.envs.grid.rook import best_route, entered, random_move
 from cod_lightning.envs.grid.wording import GridWording
 from cod_lightning.envs.players import Play
@@ -46,7 +46,7 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     def noisy(self, facts: Mapping[Cell, int], accuracy: float, rng: random.Random) -> Mapping[Cell, int]:
         parameters = self.wording.parameters
-        costs = level_costs(parameters.levels) if parameters.levels else tuple(range(TOP + 1))
+        costs = LANE_COSTS if parameters.lanes else tuple(range(TOP + 1))
         noisy: dict[Cell, int] = {}
         for unit in units(self.side, parameters.lanes):
             cost = facts.get(unit[0]) if rng.random() < accuracy else rng.choice((*costs, None))

@@ -8,7 +8,7 @@ from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.grid.chart import drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import GridTask, GridView
-from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
+from cod_lightning.envs.grid.field import LANE_COSTS, TOP, Cell, units
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
@@ -159,7 +159,7 @@ def cell_text(cell: Cell) -> str:
 class CompactGrid(_GridWords):
     """A fact is `row2=50`, since all cells of a row cost the same; answers are single words.
 
-    All grids of such a world have one side, `parameters.side_max`, and costs of `parameters.levels` levels.
+    All grids of such a world have one side, `parameters.side_max`.
     """
 
     def __init__(self, parameters: GridParameters) -> None:
@@ -211,7 +211,7 @@ class CompactGrid(_GridWords):
 
     def words(self) -> tuple[str, ...]:
         cells = [(r, c) for r in range(self.side) for c in range(self.side)]
-        costs = (*map(str, level_costs(self.parameters.levels or 2)), UNKNOWN)
+        costs = (*map(str, LANE_COSTS), UNKNOWN)
         return (
             "grid",
             *(f"moves={left}" for left in range(1, self.parameters.rounds_max + 1)),

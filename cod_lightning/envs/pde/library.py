@@ -159,13 +159,14 @@ _TRAIN = """
 -u -u3 -S1 -T -H2 u-u2 u-u3 u-u5 u2-u4 S1-u3 E-u2 L-u2 T-u2 T-u3 Q-u2 Q-u3 H2-u H2-u3 u3-u5 T-u H4-u K-u S2-u2 S2-u3 S2-u5
 S1-u4 T-u4 Q-u4 K-u2 K-u3 -S2-u2 -S2-u3 -S2-u5 -S1-u4 -S1-u3 Q-u H2-u2 u3-u7 u2-u5 H2-u5
 """
-_HARD_TWO = "u-u4 u2-u3 S1-u5 E-u3 L-u4 T-u5 Q-u5 H2-u4 u-u7 S1-S2 H2-H4 E-u5"
-_HARD_THREE = "u+u2-u3 u+T-u3 u-u3-u5 S1-S2-u3 u+u3-u7 H2+H4-u5"
+_BENCHMARK = """
+u-u4 u2-u3 S1-u5 E-u3 L-u4 T-u5 Q-u5 H2-u4 u-u7 S1-S2 H2-H4 E-u5 S1-E u5-u7 Q-T u3-u4 H2-L u+u2-u3 u+T-u3 u-u3-u5 S1-S2-u3
+u+u3-u7 H2+H4-u5 E+T-u7 S2+H2-u7
+"""
 
 FAMILIES: dict[str, tuple[Template, ...]] = {
     "physical_full_train": _read(_TRAIN),
-    "physical_full_eval_hard": _read(f"{_HARD_TWO} {_HARD_THREE}"),
-    "physical_full_eval_4000": _read(f"{_HARD_TWO} S1-E u5-u7 Q-T u3-u4 H2-L {_HARD_THREE} E+T-u7 S2+H2-u7"),
+    "physical_full_eval_4000": _read(_BENCHMARK),
 }
 
 

@@ -14,9 +14,9 @@ from cod_lightning.errors import ConfigError, check_between
 class PDEParameters(Unchanging):
     """The parameters of `PDEDiscovery`. Raises `ConfigError` for one that cannot work."""
 
-    family: Literal["physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"] = "physical_full_train"
-    """Which reactions there are; the two evaluation families share no set of terms with the training one. In
-    `physical_full_eval_4000` the pack's index chooses the template. The compact protocol has eight equations of its own."""
+    family: Literal["physical_full_train", "physical_full_eval_4000"] = "physical_full_train"
+    """Which reactions there are; the evaluation family shares no set of terms with the training one, and the pack's index chooses
+    its template. The compact protocol has eight equations of its own."""
     min_terms: int = 1
     """Fewest active terms."""
     max_terms: int = 2

@@ -17,7 +17,6 @@ ANSWERS = st.builds(
 HARD = {"side_min": 10, "side_max": 14, "hills": 5, "world_memory": False}
 COMPACT = {
     "protocol": "compact",
-    "levels": 3,
     "side_min": 4,
     "side_max": 4,
     "rounds_min": 3,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.grid.estimate import SCALE, Prior, estimate
-from cod_lightning.envs.grid.field import hill_costs, lane_costs, level_costs, plain, text_of, units
+from cod_lightning.envs.grid.field import hill_costs, lane_costs, plain, text_of, units
 from tests.cases import each
 
 HILLS = Prior(lanes=False, mean=25.0)
@@ -28,12 +28,11 @@ def test_one_round_hill_falls_off_as_a_squared_gaussian_of_its_distance():
     assert np.abs(costs - 99 * share**2).max() <= 0.5 + 1e-9
 
 
-def test_lanes_have_one_cost_a_row_and_hold_the_cheapest_and_the_dearest_and_levels_are_even():
+def test_lanes_have_one_cost_a_row_and_hold_the_cheapest_and_the_dearest():
     for seed in range(30):
-        costs = lane_costs(np.random.default_rng(seed), 4, 3)
+        costs = lane_costs(np.random.default_rng(seed), 4)
         assert (costs == costs[:, :1]).all()
         assert {0, 99} <= set(costs[:, 0].tolist()) <= {0, 50, 99}
-    assert [level_costs(n) for n in (2, 3, 4)] == [(0, 99), (0, 50, 99), (0, 33, 66, 99)]
 
 
 def test_a_map_has_one_text_and_plain_integers_in_units_of_rows_or_cells():

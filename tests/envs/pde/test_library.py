@@ -38,21 +38,17 @@ def test_there_are_fifteen_terms_and_their_slopes_are_derivatives():
 
 def test_families_have_the_stated_sizes_and_order():
     sizes = {name: [len(template) for template in family] for name, family in FAMILIES.items()}
-    train, hard, benchmark = sizes.values()
+    train, benchmark = sizes.values()
     assert (len(train), train.count(1), train.count(2)) == (40, 5, 35)
-    assert (len(hard), hard.count(2), hard.count(3)) == (18, 12, 6)
     assert benchmark == [2] * 17 + [3] * 8
-    assert FAMILIES["physical_full_eval_4000"][:12] == FAMILIES["physical_full_eval_hard"][:12]
-    assert FAMILIES["physical_full_eval_4000"][17:23] == FAMILIES["physical_full_eval_hard"][12:]
     assert FAMILIES["physical_full_eval_4000"][12] == template_of("S1-E")
     assert len(eligible("physical_full_train", 2, 3)) == 35
 
 
 def test_evaluation_shows_no_set_of_terms_that_training_shows_but_no_new_term():
-    train = _supports("physical_full_train")
-    for family in ("physical_full_eval_hard", "physical_full_eval_4000"):
-        assert not _supports(family) & train
-        assert set().union(*_supports(family)) <= set().union(*train)
+    train, benchmark = _supports("physical_full_train"), _supports("physical_full_eval_4000")
+    assert not benchmark & train
+    assert set().union(*benchmark) <= set().union(*train)
 
 
 @given(EQUATIONS)
