@@ -177,7 +177,7 @@ def test_packs_have_any_length_and_ids_of_their_own(name):
         lambda: Terminal(protocol="compact"),
         lambda: Apps(protocol="compact"),
         lambda: Apps(templates=["cancel_orders", "like_genre"]),
-        lambda: GridNavigation(protocol="compact", side_min=3, side_max=3, levels=2, rounds_max=3),
+        lambda: GridNavigation(protocol="compact", side_min=3, side_max=3, rounds_max=3),
         lambda: OptimalControl(protocol="compact", start_max=1, speed_max=0, target_max=1),
     ],
 )

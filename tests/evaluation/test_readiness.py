@@ -105,6 +105,6 @@ def test_a_control_a_change_or_a_world_that_cannot_be_played_is_refused(setting,
 
 def test_a_world_in_words_that_a_tiny_policy_has_not_is_refused() -> None:
     assert settled(Suite(name="own"), chat=tiny_chat())
-    for foreign in (Levers(), GridNavigation(side_min=4, side_max=4, levels=3, protocol="compact")):
+    for foreign in (Levers(), GridNavigation(side_min=4, side_max=4, protocol="compact")):
         with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env .* words that the policy was made with"):
             settled(Suite(name="mine", env=foreign), chat=tiny_chat())
