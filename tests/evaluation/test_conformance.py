@@ -119,7 +119,7 @@ def noting(self, task):
 
 
 def of_the_class(self, task):
-    self.task, self.turns, self._outcome = task, 0, ""
+    self.task, self.turns, self.seen = task, 0, f"want={task.drink}"
 
 
 def nameless(self):
@@ -134,7 +134,7 @@ def two_lines(self):
 
 class Untyped(example.TaskWorld):
     name, max_turns, wording = "untyped", 2, example.Wording()
-    rules = _start = _drawn = _observed = sample_pack = step = None
+    rules = _start = _drawn = _observed = _acted = _feedback = sample_pack = None
 
 
 def test_a_reference_that_raises_breaks_a_rule_and_the_others_are_played():
