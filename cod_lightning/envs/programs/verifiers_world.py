@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.envs.base import HiddenRules, Stepped, Traits, Unchanging
+from cod_lightning.envs.base import HiddenRules, Traits, Unchanging
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.process_pool import PendingCall
