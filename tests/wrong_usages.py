@@ -94,6 +94,7 @@ SMOKE --seed_everything -3
 SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
 SMOKE --trainer.overfit_batches 1 ## trainer.overfit_batches | 1
 SMOKE --trainer.accelerator cuda
+SMOKE --trainer.max_steps 0
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path nowhere.ckpt

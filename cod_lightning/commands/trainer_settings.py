@@ -27,10 +27,12 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
+_LENGTHS = {"fit": ("max_epochs", "max_steps", "limit_train_batches"), "validate": ("limit_val_batches",)}
 
 
 def check_trainer(trainer: Any, action: str | None) -> None:
-    """Refuse keys of `trainer` for what the module does itself, float16, and nodes that nothing starts."""
+    """Refuse keys of `trainer` for what the module does itself, float16, zeros that Lightning divides by, lengths of 0, and nodes
+    that nothing starts."""
     for key, (left, remedy) in _OURS.items():
         if trainer[key] not in left:
             expected = f"{left[0]}, since the module or the data does this itself"
@@ -38,6 +40,11 @@ def check_trainer(trainer: Any, action: str | None) -> None:
     if str(value := trainer.precision) in ("16", "16-mixed", "16-true"):
         expected = "one without float16, whose gradients need a scale that the module's clipping does not know"
         raise ConfigError("trainer.precision", value, expected, "Choose bf16-mixed, or leave it out.")
+    divisors = ("val_check_interval", "check_val_every_n_epoch", "log_every_n_steps")
+    for key in (*divisors, *_LENGTHS.get(action or "", ())):
+        if trainer[key] == 0:
+            remedy = "`test` plays a policy untrained; trainer.limit_val_batches=0 leaves validation out."
+            raise ConfigError(f"trainer.{key}", trainer[key], "above 0", remedy)
     if action and trainer.num_nodes > 1 and not _placed():  # this process would wait for the others without a word
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
