@@ -130,9 +130,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         return 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
 
 
-_EXAMPLE = AlchemyTask(
-    tiers=(("a", "b"), ("k",)), decoys=(), recipes=(("a", "b", "k"),), target="k", stock=0
-)
+_EXAMPLE = AlchemyTask(tiers=(("a", "b"), ("k",)), decoys=(), recipes=(("a", "b", "k"),), target="k", stock=0)
 
 
 def _names_in(response: str) -> tuple[tuple[str, str], str]:

@@ -56,9 +56,7 @@ class _Line(Struct):
 class Records(Unchanging):
     """All decision points of a file, by split; immutable, so that a copy of a world shares it."""
 
-    def __init__(
-        self, records: tuple[RecordTask, ...], split_by: Literal["session", "diagnosis"], digest: str
-    ) -> None:
+    def __init__(self, records: tuple[RecordTask, ...], split_by: Literal["session", "diagnosis"], digest: str) -> None:
         self.split_by, self.digest = split_by, digest
         """Of the file's bytes."""
         self.all = records
@@ -110,7 +108,9 @@ def load_records(path: str, split_by: Literal["session", "diagnosis"]) -> Record
                 raise ValueError(f"cid {record.id[:40]!r} is there twice")
         except ValueError as error:
             expected = f"a decision point ({in_a_line(error, 200)})"
-            raise ConfigError(_KEY, f"{path}:{number}", expected, f"Correct or delete the line, see {_GUIDE}.") from None
+            raise ConfigError(
+                _KEY, f"{path}:{number}", expected, f"Correct or delete the line, see {_GUIDE}."
+            ) from None
         records[record.id] = record
     if not records:
         raise ConfigError(_KEY, path, "a file with a decision point", f"Prepare it as {_GUIDE} says.")
@@ -134,7 +134,9 @@ def _record(line: _Line, split_by: str) -> RecordTask:
             raise ValueError("info_truth names no item, though decision_truth is continue")
     return RecordTask(
         id=cid,
-        session=_clean(str(line.session_id), "session_id") if line.session_id is not None else cid.rpartition("_")[0] or cid,
+        session=_clean(str(line.session_id), "session_id")
+        if line.session_id is not None
+        else cid.rpartition("_")[0] or cid,
         diagnosis=_clean(str(line.diagn), "diagn") if line.diagn not in (None, "") else "",
         turns=turns,
         label=line.decision_truth,

@@ -147,7 +147,7 @@ def test_a_file_without_decision_points_is_refused(tmp_path):
 def test_a_split_by_a_missing_diagnosis_an_empty_split_and_a_change_of_rule_are_config_errors(tmp_path):
     path = write(tmp_path / "points.jsonl", point(0), point(1, diagn=None))
     Learn2Ask(data_path=path)
-    with pytest.raises(ConfigError, match="2; expected a decision point .diagn is missing"):
+    with pytest.raises(ConfigError, match=r"2; expected a decision point \(diagn is missing"):
         Learn2Ask(data_path=path, split_by="diagnosis")
     env = Learn2Ask(data_path=write(tmp_path / "points.jsonl", point(0)))
     full = next(split for split in Split if env.records and env.records.by_split[split])
