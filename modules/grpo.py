@@ -2,11 +2,11 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -27,7 +27,6 @@ from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_figures, mismatch_sums
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, TermSums, means
-from cod_lightning.process_memory import give_back
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed
@@ -196,40 +195,25 @@ class GRPOModule(PolicyModule):
         What stands before it, groups of lifecycles -> rewards -> advantages -> rows, is `TrainingRollouts.next`.
         """
         update = plan_update(batch, self.loss, every_row=bool(self.terms))
-        own = self._split(batch, update.rows, update.together)
-        parts = padded(own, max(gathered(len(own))))
-        optimizer: Any = self.optimizers()
-        optimizer.zero_grad()
-        give_back()
-        totals = self._accumulate(batch, update, parts)
-        norm = self._clip(self.gradient_clip_val)
+        parts = padded(self._split(batch, update.rows, update.together))
+        lr = cast(Any, self.optimizers()).param_groups[0]["lr"]
+        found: list[Sums] = []
+        norm = self._updated(batch, parts, partial(self._loss_of, batch, update, found), self.gradient_clip_val)
         self.num_moved += norm > 0
-        lr = optimizer.param_groups[0]["lr"]
-        optimizer.step()
-        self.lr_schedulers().step()  # pyright: ignore
         num_tokens = int(batch.lengths[update.rows].sum())
         self.last_update = UpdateStats(num_tokens, num_rows=len(update.rows), num_micro_batches=len(parts))
-        self._log_update(batch, totals, norm, lr)
+        self._log_update(batch, reduce(added, gathered(reduce(added, found, Sums()))), norm, lr)
 
-    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Sums:
-        """Gradients of all micro-batches, and what they add up to on all ranks; None is an empty one."""
-        totals: Sums = {}
-        for number, rows in enumerate(micro_batches, start=1):
-            last = number == len(micro_batches)
-            if rows is None:
-                # forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none
-                logprobs, entropy = self._logprobs(self._model, one_token(batch))
-                self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
-                continue
-            part = batch.rows(rows)
-            beside = self._looked_at(part)
-            loss, found = self._loss(part, beside, update)
-            self._stop_if_not_finite(loss, beside.policy_logprobs, part)
-            self._backward(loss, last=last)
-            for listener in self.row_listeners:
-                listener(part, beside.policy_logprobs.detach())
-            totals = added(totals, found)
-        return reduce(added, gathered(totals))
+    def _loss_of(self, batch: Batch, update: Update, sums: list[Sums], rows: Tensor) -> Tensor:
+        """The loss of a micro-batch; what it adds to the update's sums is appended to these."""
+        part = batch.rows(rows)
+        beside = self._looked_at(part)
+        loss, found = self._loss(part, beside, update)
+        self._stop_if_not_finite(loss, beside.policy_logprobs, part)
+        for listener in self.row_listeners:
+            listener(part, beside.policy_logprobs.detach())
+        sums.append(found)
+        return loss
 
     def _loss(self, part: Batch, beside: TermInputs, update: Update) -> tuple[Tensor, Sums]:
         """The policy loss of a micro-batch and all terms, over the update's denominators, and what it adds to the update's sums."""
@@ -306,7 +290,7 @@ class GRPOModule(PolicyModule):
         kinds = torch.tensor([kind_id(kind) for kind in self.trained_kinds])
         known = batch.returns.isfinite() & torch.isin(batch.kinds, kinds)
         parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)), alike=False)
-        return self.critic_at_work.criticised(batch, known, padded(parts, max(gathered(len(parts)))), self._hidden)
+        return self.critic_at_work.criticised(batch, known, padded(parts), self._hidden)
 
     def check_scorers(self, data: Any) -> None:
         """Raise `ConfigError` for a scorer that cannot score tokens of the vocabulary of this DataModule, or lacks an oracle."""
@@ -324,7 +308,7 @@ class GRPOModule(PolicyModule):
         found = torch.zeros_like(batch.behaviour_logprobs)
         every = torch.arange(len(batch), device=batch.lengths.device)
         parts = self._split(batch, every, every)
-        for rows in padded(parts, max(gathered(len(parts)))):
+        for rows in padded(parts):
             if rows is None:
                 score(one_token(batch).to(self.device))
                 continue

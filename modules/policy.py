@@ -1,7 +1,7 @@
 """What the modules share: a policy on any number of ranks, and what of it keeps its precision when the weights are cast."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -29,8 +29,9 @@ from cod_lightning.forward.last_layer import output_layer, predicting, read_only
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.row_tree import RowTree, most_that_pays, split_by_nodes, takes_tree
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch
+from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.logprobs import action_logprobs
+from cod_lightning.process_memory import give_back
 from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
@@ -274,6 +275,25 @@ class PolicyModule(L.LightningModule):
             f"the loss is {what} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
+
+    def _updated(
+        self, batch: Batch, parts: Sequence[Tensor | None], loss_of: Callable[[Tensor], Tensor], limit: float | None
+    ) -> float:
+        """One optimizer step by the gradients of all micro-batches; the gradient's norm before it was clipped to the limit.
+
+        `loss_of` takes the rows of a micro-batch; None is an empty one.
+        """
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        give_back()
+        for number, rows in enumerate(parts, start=1):
+            # an empty one is a token that weighs nothing: sharded layers are gathered by all ranks or by none
+            loss = 0.0 * self._scored(self._model, one_token(batch))[0].sum() if rows is None else loss_of(rows)
+            self._backward(loss, last=number == len(parts))
+        norm = self._clip(limit)
+        optimizer.step()
+        self.lr_schedulers().step()  # pyright: ignore
+        return norm
 
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.

@@ -9,8 +9,7 @@ from transformers import PreTrainedModel
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
-from cod_lightning.objective.batch import Batch, one_token
-from cod_lightning.process_memory import give_back
+from cod_lightning.objective.batch import Batch
 from cod_lightning.ranges import Count, Natural, Positive
 from cod_lightning.ranks import gathered
 from cod_lightning.training.update import padded
@@ -69,29 +68,18 @@ class WarmStartModule(PolicyModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One update on this rank's part of a batch of demonstrations."""
-        optimizer: Any = self.optimizers()
-        optimizer.zero_grad()
-        give_back()
-        parts = self._parts(batch)
-        num_tokens = max(1, sum(gathered(int(batch.action_mask.sum()))))
-        loss = 0.0
-        for number, rows in enumerate(parts, start=1):
-            of_part = 0.0 * self._loss(one_token(batch)) if rows is None else self._loss(batch.rows(rows)) / num_tokens
-            self._backward(of_part, last=number == len(parts))
-            loss += float(of_part.detach())
-        self._clip(_LARGEST_NORM)
-        optimizer.step()
-        self.lr_schedulers().step()  # pyright: ignore
-        self.log("warm_start/loss", sum(gathered(loss)), on_step=True, on_epoch=False, batch_size=1)
-
-    def _loss(self, batch: Batch) -> Tensor:
-        """Negative log-probability (nats) of these demonstrated action tokens, summed."""
-        logprobs, _ = self._scored(self._model, batch)
-        return -logprobs.sum()
-
-    def _parts(self, batch: Batch) -> list[Tensor | None]:
-        """Rows of each micro-batch; None is an empty one, of a rank that has fewer than others."""
         every = torch.arange(len(batch), device=batch.lengths.device)
         whole = [every] if len(batch) else []
         own = whole if self.token_budget is None else self._split(batch, every, every)
-        return padded(own, max(gathered(len(own))))
+        num_tokens = max(1, sum(gathered(int(batch.action_mask.sum()))))
+        total = 0.0
+
+        def loss_of(rows: Tensor) -> Tensor:
+            nonlocal total
+            logprobs, _ = self._scored(self._model, batch.rows(rows))
+            loss = -logprobs.sum() / num_tokens
+            total += float(loss.detach())
+            return loss
+
+        self._updated(batch, padded(own), loss_of, _LARGEST_NORM)
+        self.log("warm_start/loss", sum(gathered(total)), on_step=True, on_epoch=False, batch_size=1)

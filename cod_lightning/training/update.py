@@ -87,13 +87,12 @@ def split_by_token_budget(
     return [torch.tensor(part, dtype=torch.long, device=lengths.device) for part in parts]
 
 
-def padded(parts: Sequence[Int[Tensor, " b"]], number: int) -> list[Int[Tensor, " b"] | None]:
-    """The parts and as many empty ones (None) before them as make `number`: the last one, which ends the update, is real if any is.
+def padded(parts: Sequence[Int[Tensor, " b"]]) -> list[Int[Tensor, " b"] | None]:
+    """This rank's parts and, before them, empty ones (None): every rank gets as many as the one with most.
 
-    >>> padded([torch.tensor([4])], 2)
-    [None, tensor([4])]
+    The last one, which ends an update, is real if any is.
     """
-    return [*[None] * (number - len(parts)), *parts]
+    return [*[None] * (max(gathered(len(parts))) - len(parts)), *parts]
 
 
 @dataclass(frozen=True, slots=True)

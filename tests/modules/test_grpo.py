@@ -153,7 +153,8 @@ def accumulated(module, batch, budget):
     module.model.zero_grad()
     update = plan_update(batch, module.loss, every_row=True)
     parts = split_by_token_budget(batch.lengths[update.rows], update.together[update.rows], budget)
-    module._accumulate(batch, update, [update.rows[part] for part in parts])
+    for part in parts:
+        module._loss_of(batch, update, [], update.rows[part]).backward()
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
 
 
@@ -161,8 +162,8 @@ def test_replayed_rows_say_nothing_of_how_far_the_engine_is_from_the_policy(trai
     module, batch, _ = trained
     batch = replace(batch, is_replayed=torch.arange(len(batch)) % 3 == 0)
     update = plan_update(batch, module.loss, every_row=True)
-    found = module._accumulate(batch, update, [update.rows])["mismatch"]
-    assert found["tokens"] == int(batch.action_mask[~batch.is_replayed].sum())
+    module._loss_of(batch, update, found := [], update.rows)
+    assert found[0]["mismatch"]["tokens"] == int(batch.action_mask[~batch.is_replayed].sum())
 
 
 OF_EACH_KIND = ("rec", "dapo", "loop turn", "nft", "sdpo")
@@ -338,6 +339,6 @@ def test_what_a_policy_draws_goes_by_run_update_and_rank():
 
 def test_what_an_update_freed_is_given_back_before_the_next_one(tmp_path, monkeypatch):
     grads = []
-    monkeypatch.setattr("cod_lightning.modules.grpo.give_back", lambda: grads.append("before its gradient"))
+    monkeypatch.setattr("cod_lightning.modules.policy.give_back", lambda: grads.append("before its gradient"))
     fit(tmp_path, max_steps=2)
     assert len(grads) == 2
