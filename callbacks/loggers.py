@@ -2,18 +2,20 @@
 
 import csv
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.loggers.csv_logs import ExperimentWriter
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from cod_lightning.errors import DataError
 from cod_lightning.files import sync, without_link
 
 _STEP = re.compile(r"\d{1,18}")
+_ROWS_AT_A_TIME = 10
+"""That wait to be written."""
 
 
 class Events(TensorBoardLogger):
@@ -33,8 +35,10 @@ class Events(TensorBoardLogger):
         self.experiment.flush()
 
 
-class MetricsFile(CSVLogger):
-    """Lightning's `CSVLogger` without its two moments in which the rows of before are not on disk.
+class MetricsFile(Logger):
+    """Writes metrics.csv, a row for each call; the rows of before are on disk at every moment.
+
+    The file of before stays until there is a first row, so that a run which is refused at its start loses nothing.
 
     Args:
         folder: Folder of metrics.csv.
@@ -42,72 +46,65 @@ class MetricsFile(CSVLogger):
     """
 
     def __init__(self, folder: Path, resumed_at: int | None) -> None:
-        super().__init__(save_dir=folder, name="", version="", flush_logs_every_n_steps=10)
-        path = folder / "metrics.csv"
-        self._kept = rows_before(path, resumed_at) if resumed_at is not None and path.is_file() else []
+        super().__init__()
+        self.path, self._keeps = folder / "metrics.csv", resumed_at or 0
+        rows_before(self.path, self._keeps)  # refused now if it cannot be read
+        self._columns: list[str] = []
+        self._rows: list[dict[str, Any]] = []
 
     @property
-    @rank_zero_experiment
-    def experiment(self) -> ExperimentWriter:
-        """The writer; it begins with the rows that were kept."""
-        if not isinstance(self._experiment, ExperimentWriter):
-            self._experiment = _Writer(self.log_dir, self._kept)
-        return self._experiment
+    def name(self) -> str:
+        return ""
 
+    @property
+    def version(self) -> str:
+        return ""
 
-class _Writer(ExperimentWriter):
-    """Replaces the file, with its rows of before, where Lightning's removes it or writes over it.
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: a run's settings are in its `config.yaml`."""
 
-    The file of before stays until there is a first row, so that a run which is refused at its start loses nothing.
-    """
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        self._rows.append({**metrics, "step": step})
+        if len(self._rows) >= _ROWS_AT_A_TIME:
+            self.save()
 
-    def __init__(self, log_dir: str, kept: Sequence[Sequence[str]]) -> None:
-        super().__init__(log_dir)
-        self._kept: Sequence[Sequence[str]] | None = kept
-        self.metrics_keys = list(kept[0]) if kept else []
-
+    @rank_zero_only
     def save(self) -> None:
         """Rows are on disk before the checkpoint that counts on them."""
-        written = bool(self.metrics)
-        if written and self._kept is not None:
-            if self._kept:
-                _replace(Path(self.metrics_file_path), self._kept)
-            else:
-                Path(self.metrics_file_path).unlink(missing_ok=True)
-            self._kept = None
-        super().save()
-        if written:
-            sync(Path(self.metrics_file_path))
+        if not self._rows:
+            return
+        if set().union(*self._rows) <= set(self._columns) and self.path.is_file():
+            with self.path.open("a", newline="") as file:
+                csv.DictWriter(file, self._columns).writerows(self._rows)
+            sync(self.path)
+        else:
+            self._begin([*rows_before(self.path, self._keeps), *self._rows])
+        self._rows = []
 
-    def _check_log_dir_exists(self) -> None:
-        """Leave the file of before until there is a new one."""
-
-    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        path = Path(self.metrics_file_path)
-        with path.open(newline="") as file:
-            rows = [[row.get(name, "") for name in fieldnames] for row in csv.DictReader(file)]
-        _replace(path, [fieldnames, *rows])
-
-
-def _replace(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    beside = path.with_name(f"{path.name}.writing")
-    with without_link(beside).open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
-    sync(beside)
-    beside.replace(path)
+    def _begin(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the file by one of these rows; from here on all that it has is this run's."""
+        self._columns, self._keeps = sorted(set().union(*rows)), sys.maxsize
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(f"{self.path.name}.writing")
+        with without_link(beside).open("w", newline="") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(rows)
+        sync(beside)
+        beside.replace(self.path)
 
 
-def rows_before(path: Path, num_updates: int) -> list[list[str]]:
-    """Header and rows of the updates before `num_updates`; a torn last row of a run that was killed does not count.
+def rows_before(path: Path, num_updates: int) -> list[dict[str, str]]:
+    """Rows of the updates before `num_updates`; a torn last row of a run that was killed does not count.
 
     Raises `DataError` where it is no CSV."""
+    if not num_updates or not path.is_file():
+        return []
     try:
         with path.open(newline="") as file:
-            rows = list(csv.reader(file))
+            rows = list(csv.DictReader(file))
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}). Move it away to go on without its rows.") from error
-    if not rows or "step" not in rows[0]:
-        return []
-    step = rows[0].index("step")
-    whole = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return [rows[0], *(row for row in whole if _STEP.fullmatch(row[step]) and int(row[step]) < num_updates)]
+    whole = [row for row in rows if None not in row and None not in row.values()]
+    return [row for row in whole if _STEP.fullmatch(row.get("step", "")) and int(row["step"]) < num_updates]

@@ -12,11 +12,11 @@ from cod_lightning.errors import DataError
 def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("a,step,b\n1,0,2\n1,1,2\n1,2,2\n1,")
-    assert rows_before(path, 2) == [["a", "step", "b"], ["1", "0", "2"], ["1", "1", "2"]]
+    assert rows_before(path, 2) == [{"a": "1", "step": step, "b": "2"} for step in "01"]
     path.write_text("")
     assert rows_before(path, 2) == []
     path.write_text(f"step,a\n0,1\nx,1\n-,1\n{'9' * 5000},1\n1,2\n")
-    assert rows_before(path, 2) == [["step", "a"], ["0", "1"], ["1", "2"]]
+    assert rows_before(path, 2) == [{"step": "0", "a": "1"}, {"step": "1", "a": "2"}]
     for damaged in (b"step,a\n0,\xff\n", b"step,a\n0," + b"x" * 200_000):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="Move it away"):
@@ -49,11 +49,21 @@ def test_at_every_moment_of_a_resume_the_rows_of_before_are_on_disk(begun, monke
     logger = MetricsFile(begun, 2)
     seen.append(len(rows(begun)))
     logger.log_metrics({"loss": 9.0}, 2)
+    logger.save()
     logger.log_metrics({"val/success": 0.5}, 2)  # a new column: the file is written anew
     logger.save()
-    assert seen == [3, 3, 2, 2, 2]
+    assert seen == [3, 3, 3, 3, 4]
     assert [row["step"] for row in rows(begun)] == ["0", "1", "2", "2"]
     assert [row["val/success"] for row in rows(begun)] == ["", "", "", "0.5"]
+
+
+def test_a_file_that_was_moved_away_begins_anew(tmp_path):
+    logger = MetricsFile(tmp_path, None)
+    for step in range(2):
+        logger.log_metrics({"loss": 0.5}, step)
+        logger.save()
+        assert rows(tmp_path) == [{"loss": "0.5", "step": str(step)}]
+        logger.path.unlink()
 
 
 def test_a_new_run_begins_the_file_anew(begun):
