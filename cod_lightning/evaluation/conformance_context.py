@@ -21,7 +21,7 @@ from cod_lightning.contexts.base import (
 )
 from cod_lightning.evaluation.conformance_turns import GARBAGE, misplaced
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
-from cod_lightning.rollout.boundaries import check_history, check_intervention
+from cod_lightning.rollout.boundaries import checked_history, checked_intervention, context_text
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 
@@ -146,14 +146,13 @@ def _within(mechanism: ContextMechanism) -> Broken:
             said = scripted.respond(lambda _: "an action", lambda _: "gamma=3", dialogue) if text is None else text
             found = in_task.on_turn(state, said, chat)
             if found is not None:
-                check_intervention(found, mechanism)
-                state = found.state
+                state = checked_intervention(found, mechanism).state
             seen = "what came of it" if found is None or found.reply is None else found.reply
             dialogue = (*dialogue, Message(Role.ASSISTANT, said), Message(Role.USER, seen))
             if (history := in_task.before_turn(state, "the rules", dialogue, chat)) is not None:
-                check_history(history, mechanism, dialogue)
+                history = checked_history(history, mechanism, dialogue)
                 state, dialogue = history.state, history.messages
-        if "<|im_end|>" in mechanism.text(state):
+        if "<|im_end|>" in context_text(mechanism, state):
             yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
 
 

@@ -11,7 +11,7 @@ from cod_lightning.lifecycles import Ask, Written
 from cod_lightning.rollout.boundaries import (
     answered,
     blame,
-    checked_opening,
+    checked_messages,
     checked_text,
     checked_update,
     context_text,
@@ -36,7 +36,7 @@ async def run_update_episode(env: TextEnv, solved: Episode, setting: Setting, id
         rules = crossing(EnvironmentFailure, lambda: checked_text(env.rules, env))
         try:
             asking = mechanism.update(state, rules, solved, updating.chat)
-            opening = checked_opening(next(asking), mechanism)
+            opening = checked_messages(next(asking), mechanism)
         except BaseException as error:
             blame(ContextFailure, error, mechanism)
         for message in opening:

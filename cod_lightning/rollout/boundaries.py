@@ -6,7 +6,7 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -171,67 +171,61 @@ def see_sentences(env: TextEnv, mechanism: ContextMechanism, chat: Chat, key: st
         raise ConfigError(key, found, expected, remedy)
 
 
-def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:
-    """The messages that open an update. Raises `ContextFailure` for anything else."""
-    messages = tuple(found) if isinstance(found, Sequence) else ()
-    if not messages or not all(isinstance(message, Message) for message in messages):
-        raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
-    for message in messages:
-        checked_text(message.content, mechanism, ContextFailure)
-        if message.parts != ():
-            raise ContextFailure(f"{type(mechanism).__name__}.update showed an image; its messages are text")
+def checked_messages(
+    found: Iterable[Any], mechanism: ContextMechanism, before: Sequence[Message] = ()
+) -> tuple[Message, ...]:
+    """The messages. Raises for what are none, and for images that the messages before do not have."""
+    messages = tuple(
+        Message(Role(one.role), checked_text(one.content, mechanism, ContextFailure), one.parts) for one in found
+    )
+    if not messages:
+        raise ContextFailure(f"{type(mechanism).__name__} gave no messages")
+    if any(one.parts != () and one not in before for one in messages):
+        raise ContextFailure(f"{type(mechanism).__name__} showed an image that the dialogue does not have")
     return messages
 
 
-def check_result(found: Any, kind: type[Any], mechanism: ContextMechanism, method: str) -> None:
-    """Raise `ContextFailure` unless a mechanism's method gave a `kind` that holds a state of its own."""
-    if not (isinstance(found, kind) and isinstance(found.state, mechanism.State)):
+def checked_state(mechanism: ContextMechanism, state: Any) -> Any:
+    """The state. Raises `ContextFailure` for one that is not the mechanism's own, which no record may hold."""
+    if not isinstance(state, mechanism.State):
         name = type(mechanism).__name__
-        raise ContextFailure(f"{name}.{method} gave no {kind.__name__} with a {mechanism.State.__name__}")
+        raise ContextFailure(f"{name} gave a {type(state).__name__} as its state, not a {mechanism.State.__name__}")
+    return state
 
 
 def context_text(mechanism: ContextMechanism, state: Any) -> str:
     """The state for readers. Raises `ContextFailure` for what is no text, and whatever the mechanism raises."""
+    checked_state(mechanism, state)
     return checked_text(mechanism.text(state), mechanism, ContextFailure)
 
 
-def check_intervention(found: Any, mechanism: ContextMechanism) -> None:
-    """Raise `ContextFailure` unless a mechanism's `on_turn` gave what it has to."""
-    check_result(found, Intervention, mechanism, "on_turn")
-    if found.reply is not None:
-        checked_text(found.reply, mechanism, ContextFailure)
-    if not isinstance(found.action, str | None):
-        raise ContextFailure(
-            f"{type(mechanism).__name__}.on_turn gave an action that is a {type(found.action).__name__}"
-        )
+def checked_intervention(found: Intervention, mechanism: ContextMechanism) -> Intervention:
+    """What a mechanism's `on_turn` gave. Raises unless it is what it has to be."""
+    for text in (found.reply, found.action):
+        if text is not None:
+            checked_text(text, mechanism, ContextFailure)
+    return Intervention(found.state, found.reply, found.action)
 
 
-def check_history(found: Any, mechanism: ContextMechanism, before: Sequence[Message]) -> None:
-    """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render, with no images
-    but those of the messages before."""
-    who = f"{type(mechanism).__name__}.before_turn"
-    check_result(found, History, mechanism, "before_turn")
-    messages = found.messages
-    if not (isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages)):
-        raise ContextFailure(f"{who} gave a history that is no tuple of messages")
+def checked_history(found: History, mechanism: ContextMechanism, before: Sequence[Message]) -> History:
+    """What a mechanism's `before_turn` gave. Raises unless it is a dialogue that any chat template can render, with no images but
+    those of the messages before."""
+    messages = checked_messages(found.messages, mechanism, before)
     roles = [message.role for message in messages]
-    if len(roles) % 2 or roles != [Role.SYSTEM, *[Role.USER, Role.ASSISTANT] * len(roles)][: len(roles) or 1]:
+    if len(roles) % 2 or roles != [Role.SYSTEM, *[Role.USER, Role.ASSISTANT] * len(roles)][: len(roles)]:
+        who = f"{type(mechanism).__name__}.before_turn"
         raise ContextFailure(
-            f"{who} gave the roles {', '.join(roles) or 'none'}; expected system, user, then assistant and user in turn"
+            f"{who} gave the roles {', '.join(roles)}; expected system, user, then assistant and user in turn"
         )
-    for message in messages:
-        checked_text(message.content, mechanism, ContextFailure)
-        if message.parts != () and message not in before:
-            raise ContextFailure(f"{who} gave a message with an image that the dialogue does not have")
+    return History(found.state, messages)
 
 
-def checked_update(found: Any, mechanism: ContextMechanism) -> ContextUpdate:
+def checked_update(found: ContextUpdate, mechanism: ContextMechanism) -> ContextUpdate:
     """What a mechanism's `update` returned, in plain values. Raises unless it is what it has to be."""
-    check_result(found, ContextUpdate, mechanism, "update")
-    checked_text(found.reason, mechanism, ContextFailure)
-    if not abs(reward := float(found.reward)) <= LARGEST:
+    reason, reward = checked_text(found.reason, mechanism, ContextFailure), float(found.reward)
+    if not abs(reward) <= LARGEST:
         raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {reward}, not a finite number")
-    return structs.replace(found, reward=reward, parsed=bool(found.parsed))
+    return ContextUpdate(state=found.state, reward=reward, parsed=bool(found.parsed), reason=reason)
 
 
 def failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:

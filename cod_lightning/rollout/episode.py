@@ -15,11 +15,11 @@ from cod_lightning.rollout.boundaries import (
     FAULTS,
     answered,
     blame,
-    check_history,
-    check_intervention,
-    check_result,
     check_reward,
+    checked_history,
+    checked_intervention,
     checked_observation,
+    checked_state,
     checked_text,
     context_text,
     crossing,
@@ -83,8 +83,8 @@ class UnderWay:
             text = context_text(self.mechanism, state)
             self.record = structs.replace(self.record, context_before=text, context_after=text)
             found = self.mechanism.prepare(state if shown is None else shown, rules, observation)
-            check_result(found, Prepared, self.mechanism, "prepare")
-            checked_text(found.system, self.mechanism, ContextFailure)
+            system = checked_text(found.system, self.mechanism, ContextFailure)
+            found = Prepared(system, checked_state(self.mechanism, found.state))
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
         see_known(found.system, self.chat, self.mechanism, "prepare()")
@@ -230,7 +230,7 @@ class _Solving(UnderWay):
             found = beside(self.mechanism, InTask).on_turn(self.inside, response, self.chat)
             if found is None:
                 return response, None
-            check_intervention(found, self.mechanism)
+            found = checked_intervention(found, self.mechanism)
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
         self._carry(found.state)
@@ -242,7 +242,7 @@ class _Solving(UnderWay):
             messages = (*dialogue.messages, asked)
             found = beside(self.mechanism, InTask).before_turn(self.inside, rules, messages, self.chat)
             if found is not None:
-                check_history(found, self.mechanism, messages)
+                found = checked_history(found, self.mechanism, messages)
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
         if found is None:

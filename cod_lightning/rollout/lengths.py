@@ -8,7 +8,7 @@ from cod_lightning.envs.base import TextEnv, Tools, beside
 from cod_lightning.errors import ContextFailure
 from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
-from cod_lightning.rollout.boundaries import checked_opening, checked_text
+from cod_lightning.rollout.boundaries import checked_messages, checked_text
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Pack, StopReason, Turn, text_of
 
@@ -44,7 +44,7 @@ def longest_row(
 
 def _asked(asking: UpdateDialogue, context: ContextMechanism, chat: Chat) -> tuple[int, int]:
     """Tokens of all prompts of an update that is answered without a word, and its answers. Raises what the mechanism raises."""
-    prompt = len(chat.opening(chat.prefixed(checked_opening(next(asking), context))))
+    prompt = len(chat.opening(chat.prefixed(checked_messages(next(asking), context))))
     for num_answers in range(1, MOST_UPDATE_TURNS + 1):
         try:
             asked = asking.send(Answer(response="", cut_off=True))

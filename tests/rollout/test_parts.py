@@ -21,7 +21,7 @@ from cod_lightning.errors import ConfigError, ContextFailure, ForgedRole
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
-from cod_lightning.rollout.boundaries import check_history, checked_opening
+from cod_lightning.rollout.boundaries import checked_history, checked_messages
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.segments import count_drift, segments_of
@@ -208,15 +208,15 @@ def test_a_prompt_that_begins_anew_has_all_images_of_its_messages():
 
 def test_an_update_begins_with_text_alone_and_a_mechanism_may_keep_an_image_but_shows_none_of_its_own():
     opening = (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
-    assert checked_opening(opening, PlainContext()) == opening
-    with pytest.raises(ContextFailure, match="update showed an image"):
-        checked_opening((opening[0], Message(Role.USER, "w3", (PICTURE,))), PlainContext())
+    assert checked_messages(opening, PlainContext()) == opening
+    with pytest.raises(ContextFailure, match="an image that the dialogue does not have"):
+        checked_messages((opening[0], Message(Role.USER, "w3", (PICTURE,))), PlainContext())
     before = (Message(Role.SYSTEM, "rules"), Message(Role.USER, "w3", (PICTURE,)))
     mechanism = PlainContext()
-    check_history(History(TextState(), before), mechanism, before)
+    checked_history(History(TextState(), before), mechanism, before)
     own = structs.replace(before[1], parts=(Image(PNG + b"!", "w3"),))
-    with pytest.raises(ContextFailure, match="a message with an image that the dialogue does not have"):
-        check_history(History(TextState(), (before[0], own)), mechanism, before)
+    with pytest.raises(ContextFailure, match="an image that the dialogue does not have"):
+        checked_history(History(TextState(), (before[0], own)), mechanism, before)
 
 
 def test_an_endpoint_gets_content_parts_with_the_file_in_place_of_the_alternative(monkeypatch):
