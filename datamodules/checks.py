@@ -18,7 +18,7 @@ from cod_lightning.rollout.boundaries import see_known, see_sentences
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.transcript import see_kept
-from cod_lightning.types import EpisodeKind, Message, Pack, Role, Split, text_of
+from cod_lightning.types import EpisodeKind, Pack, Split, text_of
 
 
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
@@ -132,6 +132,8 @@ def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
 def check_first_pack(data: Any, chat: Chat, window: int) -> None:
     """First prompts of the DataModule, of a task and of texts for which its program asks, are in words that the policy knows, and
     fit with a response and what the context budgets into the window."""
+    from cod_lightning.rollout.asked import first_ids  # needed once the DataModule is set up
+
     env, context, program, max_new_tokens = data.env, data.context, data.program, data.max_new_tokens
     pack = first_pack(env, data.pack_size, data.seed)
     beside(context, Budget).check(window, max_new_tokens)
@@ -159,12 +161,7 @@ def check_first_pack(data: Any, chat: Chat, window: int) -> None:
         with answering(partial(unplayable, context), "a context mechanism that shows its empty state"):
             system = context.prepare(context.empty(), rules, text).system
         see_known(system, chat, context, "prepare()")
-        if schemas:
-            from cod_lightning.rollout.asked import first_ids  # what environments without tools do without
-
-            prompt = len(first_ids(chat, system, text, schemas))
-        else:
-            prompt = len(chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, text)))))
+        prompt = len(first_ids(chat, system, text, schemas))
         if (needed := prompt + max_new_tokens) > window:
             expected = f"at least {needed}: {what} of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
             raise ConfigError("model.policy.window", window, expected, "Raise it, or lower data.max_new_tokens.")
