@@ -21,7 +21,7 @@ from msgspec import structs
 from cod_lightning.contexts.base import TextState
 from cod_lightning.errors import DataError
 from cod_lightning.files import readable, without_link
-from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
+from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Pack
 
 SCHEMA = 4
 """Rises whenever a line of an earlier version would be misread."""
@@ -105,13 +105,11 @@ def load_line(line: str, where: str) -> PlayedGroup:
         if record["schema"] != SCHEMA:
             remedy = "Read it with the version that wrote it."
             raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
-        of_pack = record["pack"]
-        tasks = tuple(Task(**task) for task in of_pack["tasks"])
-        pack = Pack(**of_pack | {"split": Split(of_pack["split"]), "tasks": tasks})
-        episodes = tuple(read_episode(episode) for episode in record["episodes"])
+        pack = msgspec.convert(record["pack"], Pack)
+        episodes = tuple(map(read_episode, record["episodes"]))
         life = Lifecycle(pack_id=pack.id, sibling=int(record["sibling"]), episodes=episodes)
         return PlayedGroup(int(record["step"]), Group(pack=pack, lifecycles=(life,)))
-    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."
