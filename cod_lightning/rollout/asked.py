@@ -5,7 +5,7 @@ after it is added. Any others, or a template that rewrites history, begin a new 
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -34,13 +34,12 @@ class AskedDialogue(Dialogue):
     _text = ""
     """The latest prompt, where it was rendered whole."""
 
-    def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]) -> None:
+    def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any]) -> None:
         """Put the request: after what was said, or as a new prompt. Raises one of `NOT_RENDERED`, and `ForgedRole`.
 
         Args:
             messages: As chat templates take them.
             tools: Their schemas.
-            see: Called with every new text of the prompt that is not the policy's.
         """
         chat = self.sampler.chat
         if self.said and tools == self.tools and goes_on(self.said, messages):
@@ -54,19 +53,14 @@ class AskedDialogue(Dialogue):
                 text = text if kept == self._text else ""
             if text:
                 new = spoken(messages[len(self.said) :])
-                for one in new:
-                    see(one.content)
                 self.put([*self.messages, *new], chat.ids_after(text, self._ids[-1]), extends=True)
                 self.said = messages
                 return
-        text, listed = chat.asked(messages, tools), spoken(messages)
+        text = chat.asked(messages, tools)
         for tool in tools[:1]:
             if str(tool.get("function", {}).get("name", "")) not in text:
                 raise ValueError("it shows no tools; choose a policy whose template does")
-        for one in listed:
-            if one.role is not Role.ASSISTANT:
-                see(one.content)
-        self.put(listed, chat.encode(text), extends=False)
+        self.put(spoken(messages), chat.encode(text), extends=False)
         self.said, self.tools, self._text = messages, tools, text
 
 
@@ -96,11 +90,7 @@ class ToolDialogue(AskedDialogue):
                 for call, one in zip(calls, shown, strict=False)
             ]
         with _taking("what its calls have shown"):
-            self.ask([*self.said, *new], self.tools, _unseen)
-
-
-def _unseen(text: str) -> None:
-    """Nothing: the episode has seen it."""
+            self.ask([*self.said, *new], self.tools)
 
 
 def opened(sampler: Sampler, identity: str, system: str, observation: Message, tools: Sequence[Any]) -> Dialogue:
@@ -110,7 +100,7 @@ def opened(sampler: Sampler, identity: str, system: str, observation: Message, t
         return Dialogue(sampler, identity, messages)
     with _taking("the tools"):
         dialogue = ToolDialogue(sampler, identity)
-        dialogue.ask(_listed(messages), tools, _unseen)
+        dialogue.ask(_listed(messages), tools)
         return dialogue
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cod_lightning.errors import CodLightningError
 from cod_lightning.rollout.asked import AskedDialogue
-from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
+from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, spoken, style_of
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.types import Message, Role, StopReason, Turn
 
@@ -30,7 +30,7 @@ class Recorder:
         identity: Of the episode; it keys the noise.
         system: Put before the system message of each chat request; empty where the program shows the context itself.
         most_turns: Requests that are answered; a further one ends the task.
-        see: Called with every new text of a prompt; what it raises ends the run.
+        see: Called with the texts of a request that are not the policy's; what it raises ends the run.
         turns: What is answered is put there.
     """
 
@@ -60,7 +60,10 @@ class Recorder:
 
         async def answered() -> Reply:
             try:
-                self._dialogue.ask(messages, tools, self.see)
+                for one in spoken(messages):
+                    if one.role is not Role.ASSISTANT:
+                        self.see(one.content)
+                self._dialogue.ask(messages, tools)
             except CodLightningError:
                 raise
             except Exception as error:  # templates and what they are given raise what they like
