@@ -16,13 +16,17 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT
 from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
 from cod_lightning.envs.apps.database import Database, R, TableRow, noun
+from cod_lightning.envs.apps.facts import HiddenFacts
+from cod_lightning.envs.apps.person import NOW, Owner, on_clock
+from cod_lightning.envs.apps.user import User
 
 MOST_LETTERS, MOST_ITEMS, LARGEST = 2_000, 50, 10**9
 """Bounds of an argument: letters of a text, items of a list, size of a number."""
@@ -36,30 +40,61 @@ class ApiError(Exception):
         self.status, self.message = status, message
 
 
-class AppDesk(Protocol):
-    """What the function of an endpoint works with."""
+class AppDesk:
+    """What the function of an endpoint works with.
 
-    db: Database
-    now: str
+    Args:
+        db: What the apps hold.
+        facts: The quirks of the site.
+        person: Whose apps they are.
+        user: Who answers questions.
+        apps: All apps of the site, as they are documented.
+    """
+
+    now = NOW
     """The person's time."""
-    calendar_now: str
-    """The same on the calendar's clock."""
-    email: str
-    """The person's address."""
-    passwords: dict[str, str]
-    """Of the person, by app."""
-    names: dict[str, tuple[str, ...]]
-    """Of the endpoints that are really there, by app."""
-    apps: "tuple[App, ...]"
-    """All apps of the site, as they are documented."""
+
+    def __init__(self, db: Database, facts: HiddenFacts, person: Owner, user: User, apps: "tuple[App, ...]") -> None:
+        self.db, self.facts, self.person, self.user, self.apps = db, facts, person, user, apps
+        self.email = person.email
+        """The person's address."""
+        self.finished, self.answer = False, ""
+        self.replies: tuple[tuple[str, Database], ...] = ()
+        """The person's replies, each with the state at which it was given."""
+
+    @property
+    def calendar_now(self) -> str:
+        """The person's time on the calendar's clock."""
+        return on_clock(NOW, self.facts.zone)
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        """Of the person, by app."""
+        return {app.name: self.person.password(app.name) for app in self.apps if app.private}
+
+    @property
+    def table(self) -> "dict[tuple[str, str], Endpoint]":
+        """The endpoints that are really there, by app and the name that the site gives them."""
+        return _table(self.apps, self.facts.moved)
 
     def asked(self, question: str) -> str:
         """What the person answers."""
-        ...
+        said = self.user.asked(question)
+        self.replies += ((said, self.db.copy()),)
+        return said
 
     def finish(self, answer: str) -> None:
         """End the task."""
-        ...
+        self.finished, self.answer = True, answer
+
+
+@lru_cache(maxsize=64)
+def _table(apps: "tuple[App, ...]", moved: str) -> "dict[tuple[str, str], Endpoint]":
+    return {
+        (app.name, moved if moved and name == "login" else name): endpoint
+        for app in apps
+        for name, endpoint in app.endpoints.items()
+    }
 
 
 def find(desk: AppDesk, kind: type[R], id: int) -> R:

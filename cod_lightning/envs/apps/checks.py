@@ -1,14 +1,14 @@
-"""What a task must have changed, as rows; checks compare the final state with that, and allow nothing else."""
+"""Checks that compare the final state with the rows that a task must have changed, and allow nothing else."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.database import Change, Database, R, TableRow, noun
+from cod_lightning.envs.apps.database import Change, Database, TableRow, noun
 from cod_lightning.envs.apps.schema import Card
+from cod_lightning.envs.apps.templates.base import Truth
 
 
 @dataclass(frozen=True)
@@ -24,40 +24,8 @@ class Check:
     """Whether the task asks for it; False for what holds of any task: nothing else changes, and it is ended."""
 
 
-@dataclass
-class Expected:
-    """The changes that a task asks for, written down with the state before it."""
-
-    before: Database
-    changes: list[Change] = field(default_factory=list)
-    answer: str | None = None
-    """What the person wants to hear; None where nothing was asked."""
-    agreed: str | None = None
-    """The number that the person has to confirm before money moves; None where it need not be asked."""
-
-    def add(self, row: TableRow) -> None:
-        """A new row; its id does not count."""
-        self.changes.append(Change(None, row))
-
-    def now(self, row: R) -> R:
-        """The row as it shall be after the edits so far."""
-        edited = (change.after for change in self.changes if change.before == row)
-        return cast(R, next(edited, row))
-
-    def edit(self, row: TableRow, **values: Any) -> None:
-        """Other values in a row, which may have been edited before."""
-        before = self.before.get(type(row), row.id)
-        after = replace(self.now(row), **values) if before == row else replace(row, **values)
-        self.changes = [change for change in self.changes if change.before is None or change.before != before]
-        self.changes.append(Change(before, after))
-
-    def remove(self, row: TableRow) -> None:
-        """A row less."""
-        self.changes.append(Change(row, None))
-
-
 def checks(
-    expected: Expected, after: Database, answer: str, finished: bool, replies: Sequence[tuple[str, Database]] = ()
+    expected: Truth, after: Database, answer: str, finished: bool, replies: Sequence[tuple[str, Database]] = ()
 ) -> list[Check]:
     """One check for every row that has to change, for the answer, for a confirmation, for nothing else, and for the end.
 
@@ -76,13 +44,13 @@ def checks(
     return results
 
 
-def _agreed(expected: Expected, replies: Sequence[tuple[str, Database]]) -> bool:
+def _agreed(expected: Truth, replies: Sequence[tuple[str, Database]]) -> bool:
     """Whether the person has named the number while all cards were as before."""
     cards = expected.before.tables.get(Card)
     return any(expected.agreed in re.findall(r"\d+", said) and db.tables.get(Card) == cards for said, db in replies)
 
 
-def _told_apart(expected: Expected, after: Database) -> tuple[dict[int, Change], list[Change]]:
+def _told_apart(expected: Truth, after: Database) -> tuple[dict[int, Change], list[Change]]:
     """What was made of each change that is asked for, by its number, and all other changes."""
     found = after.changes(expected.before)
     made: dict[int, Change] = {}

@@ -1,15 +1,13 @@
 """The site that answers calls: tokens, quirks, pages, bounds; one for every task."""
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from cod_lightning.envs.apps.api import ApiError, App, Endpoint
-from cod_lightning.envs.apps.catalog import APPS
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, Endpoint
 from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.facts import HiddenFacts
-from cod_lightning.envs.apps.person import NOW, Owner, on_clock
+from cod_lightning.envs.apps.person import Owner
 from cod_lightning.envs.apps.user import User
 
 PAGE = 10
@@ -18,28 +16,21 @@ FREE = ("user.apps", "user.docs", "user.done")
 """Calls that do not count."""
 
 
-class AppServer:
-    """Answers calls on a database of its own.
+class AppServer(AppDesk):
+    """Answers calls on a database of its own, of which a copy is a copy of all that the apps hold.
 
     Args:
-        db: Its database; a copy of it is a copy of all that the apps hold.
-        facts: The quirks of the site.
-        person: Whose apps they are.
-        user: Who answers questions.
         budget: Calls that are answered in all, those that are `FREE` aside.
-        apps: What is declared.
     """
 
     def __init__(
-        self, db: Database, facts: HiddenFacts, person: Owner, user: User, budget: int, apps: tuple[App, ...] = APPS
+        self, db: Database, facts: HiddenFacts, person: Owner, user: User, apps: tuple[App, ...], budget: int
     ) -> None:
-        self.db, self.facts, self.person, self.user, self.budget, self.apps = db, facts, person, user, budget, apps
+        super().__init__(db, facts, person, user, apps)
+        self.budget = budget
         self.calls = self.calls_this_turn = 0
         self.open: frozenset[str] = frozenset()
         """Apps with a log-in."""
-        self.finished, self.answer = False, ""
-        self.replies: tuple[tuple[str, Database], ...] = ()
-        """The person's replies, each with the state at which it was given."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AppServer":
         twin = object.__new__(AppServer)
@@ -50,35 +41,6 @@ class AppServer:
     def __getstate__(self) -> dict[str, Any]:
         """All but the apps, whose functions stay where they are; who reads it back gives it those of its site."""
         return {key: value for key, value in vars(self).items() if key != "apps"}
-
-    @property
-    def now(self) -> str:
-        return NOW
-
-    @property
-    def calendar_now(self) -> str:
-        return on_clock(NOW, self.facts.zone)
-
-    @property
-    def email(self) -> str:
-        return self.person.email
-
-    @property
-    def passwords(self) -> dict[str, str]:
-        return {app.name: self.person.password(app.name) for app in self.apps if app.private}
-
-    @property
-    def names(self) -> dict[str, tuple[str, ...]]:
-        table = _table(self.apps, self.facts.moved)
-        return {app.name: tuple(name for home, name in table if home == app.name) for app in self.apps}
-
-    def asked(self, question: str) -> str:
-        said = self.user.asked(question)
-        self.replies += ((said, self.db.copy()),)
-        return said
-
-    def finish(self, answer: str) -> None:
-        self.finished, self.answer = True, answer
 
     def begin_turn(self) -> None:
         """A new turn: calls of the one before no longer count against the rate."""
@@ -120,9 +82,8 @@ class AppServer:
 
     def _endpoint(self, name: str) -> Endpoint:
         app, _, short = name.partition(".")
-        table = _table(self.apps, self.facts.moved)
-        found = table.get((app, short))
-        if found is None and short == "login" and (app, self.facts.moved) in table:
+        found = self.table.get((app, short))
+        if found is None and short == "login" and (app, self.facts.moved) in self.table:
             raise ApiError(410, f"{app}.login has moved; user.endpoints(app='{app}') lists what there is")
         if found is None:
             raise ApiError(404, "there is no such call; user.docs lists those of an app")
@@ -143,13 +104,3 @@ class AppServer:
         if not isinstance(page, int) or isinstance(page, bool) or not 1 <= page <= pages:
             raise ApiError(422, f"page does not fit; there are {pages}")
         return {"items": rows[(page - 1) * size : page * size], "page": page, "pages": pages}
-
-
-@lru_cache(maxsize=64)
-def _table(apps: tuple[App, ...], moved: str) -> dict[tuple[str, str], Endpoint]:
-    """Endpoints by app and the name that the site gives them."""
-    return {
-        (app.name, moved if moved and name == "login" else name): endpoint
-        for app in apps
-        for name, endpoint in app.endpoints.items()
-    }

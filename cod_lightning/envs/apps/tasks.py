@@ -61,7 +61,7 @@ class AppsTask(Unchanging):
         """The site before the task."""
         user = User(self.facts, self.withheld, patience)
         db = _filled(self.person, self.facts, self.extensions).copy()
-        return AppServer(db, self.facts, self.whose, user, self.budget, self.site.apps)
+        return AppServer(db, self.facts, self.whose, user, self.site.apps, self.budget)
 
     def plan(self, believed: HiddenFacts) -> Generator[Any, Any, Any]:
         """How a scripted player with these beliefs goes about it."""

@@ -5,10 +5,13 @@ import random
 import pytest
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.checks import Expected, checks
+from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.database import Database
+from cod_lightning.envs.apps.facts import HiddenFacts
+from cod_lightning.envs.apps.person import person_of
 from cod_lightning.envs.apps.schema import Like, ShortNote
 from cod_lightning.envs.apps.templates import CONFIRMED
+from cod_lightning.envs.apps.templates.base import Truth
 from tests.envs.apps.played import damaged, solved, specs
 
 
@@ -17,13 +20,17 @@ def written() -> tuple[Database, ShortNote, ShortNote]:
     return db, db.add(ShortNote(title="a", text="1")), db.add(ShortNote(title="b", text="2"))
 
 
+def wanted(before: Database) -> Truth:
+    return Truth(before, HiddenFacts(), person_of(0))
+
+
 def passed(expected, after, answer="", finished=True):
     return {check.about: check.passed for check in checks(expected, after, answer, finished)}
 
 
 def test_a_row_that_is_changed_as_wanted_passes_one_that_should_be_gone_is_gone_and_any_other_is_named():
     before, a, b = written()
-    expected = Expected(before)
+    expected = wanted(before)
     expected.edit(a, pinned=True)
     expected.edit(a, text="3")
     after = before.copy()
@@ -33,7 +40,7 @@ def test_a_row_that_is_changed_as_wanted_passes_one_that_should_be_gone_is_gone_
     assert passed(expected, after)["nothing else changes: short note"] is False
     after.put(ShortNote(id=a.id, title="a", text="4", pinned=True))
     assert passed(expected, after)["a short note is changed: text"] is False
-    expected = Expected(before)
+    expected = wanted(before)
     expected.remove(a)
     assert passed(expected, before.copy())["a short note is gone"] is False
     after = before.copy()
@@ -45,7 +52,7 @@ def test_a_row_that_is_changed_as_wanted_passes_one_that_should_be_gone_is_gone_
 
 def test_of_two_new_rows_one_that_is_exactly_right_counts_whatever_the_other_is():
     before, *_ = written()
-    expected = Expected(before)
+    expected = wanted(before)
     expected.add(Like(song_id=1))
     expected.add(Like(song_id=2))
     after = before.copy()
@@ -60,7 +67,8 @@ def test_of_two_new_rows_one_that_is_exactly_right_counts_whatever_the_other_is(
 
 def test_an_answer_counts_without_regard_to_case_and_spaces_and_the_task_has_to_be_ended():
     before, *_ = written()
-    expected = Expected(before, answer="New York")
+    expected = wanted(before)
+    expected.answer = "New York"
     assert passed(expected, before, " new  york ")["the answer"]
     assert not passed(expected, before, "york")["the answer"]
     assert not passed(expected, before, "new york", finished=False)["the task is ended with user.done"]

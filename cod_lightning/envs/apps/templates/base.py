@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+
+from msgspec.structs import replace
 
 from cod_lightning.envs.apps import schema as s
-from cod_lightning.envs.apps.checks import Expected
-from cod_lightning.envs.apps.database import Database, R
+from cod_lightning.envs.apps.database import Change, Database, R, TableRow
 from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.person import NOW, Owner, on_clock
 
@@ -49,12 +50,42 @@ def rows(db: Database, kind: type[R], /, **columns: Any) -> list[R]:
     return [row for row in db.all(kind) if all(getattr(row, name) == value for name, value in columns.items())]
 
 
-class Truth(Expected):
-    """The state before a task, the facts, and shorthand for what tasks have in common."""
+class Truth:
+    """The changes that a task asks for, written down with the state before it, and shorthand for what tasks have in common.
+
+    Args:
+        before: The state before the task.
+        facts: What is hidden.
+        person: Whose apps they are.
+    """
 
     def __init__(self, before: Database, facts: HiddenFacts, person: Owner) -> None:
-        super().__init__(before)
-        self.facts, self.person = facts, person
+        self.before, self.facts, self.person = before, facts, person
+        self.changes: list[Change] = []
+        self.answer: str | None = None
+        """What the person wants to hear; None where nothing was asked."""
+        self.agreed: str | None = None
+        """The number that the person has to confirm before money moves; None where it need not be asked."""
+
+    def add(self, row: TableRow) -> None:
+        """A new row; its id does not count."""
+        self.changes.append(Change(None, row))
+
+    def now(self, row: R) -> R:
+        """The row as it shall be after the edits so far."""
+        edited = (change.after for change in self.changes if change.before == row)
+        return cast(R, next(edited, row))
+
+    def edit(self, row: TableRow, **values: Any) -> None:
+        """Other values in a row, which may have been edited before."""
+        before = self.before.get(type(row), row.id)
+        after = replace(self.now(row), **values) if before == row else replace(row, **values)
+        self.changes = [change for change in self.changes if change.before is None or change.before != before]
+        self.changes.append(Change(before, after))
+
+    def remove(self, row: TableRow) -> None:
+        """A row less."""
+        self.changes.append(Change(row, None))
 
     def rows(self, kind: type[R], /, **columns: Any) -> list[R]:
         """Those with these values, before the task."""
