@@ -77,9 +77,8 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
     refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
     typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
     if not (unknown := [*typed, *refused.split("'")[1::2]]):
-        paths = message.partition("dot import path string: ")[
-            2
-        ].split()  # not the last word where a key has several types
+        # not the last word where a key has several types
+        paths = message.partition("dot import path string: ")[2].split()
         value = paths[0] if paths else message.rpartition(": ")[2]
         return did_you_mean(value, sorted(set().union(*classes().values())), cutoff=0.68)
     known = dict[str, Any]()
