@@ -31,10 +31,18 @@ class ForeignProcess:
         streams: Further parameters of `subprocess.Popen`.
     """
 
+    reads_on = True
+    """Whether it can be asked again."""
+
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], **streams: Any) -> None:
         self._mark = f"{os.getpid()}.{secrets.token_hex(8)}"
         variables = {**variables, MARK: self._mark}
         self.process = subprocess.Popen(command, env=variables, start_new_session=True, **streams)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it can serve another call."""
+        return self.reads_on and self.process.poll() is None
 
     def kill(self) -> None:
         """End it, and all that it has started; another thread that waits for its answer gets `WorldDied`."""

@@ -30,7 +30,6 @@ class Worker(ForeignProcess):
     """A process and the socket to it."""
 
     def __init__(self) -> None:
-        self.lasts = True
         self.socket, far = socket.socketpair()
         with far:
             command = [sys.executable, "-c", _START, str(far.fileno()), *sys.path]
@@ -84,7 +83,7 @@ class WorkerPool(ProcessPool[Worker]):
         """The answer of a free worker. Raises `EnvironmentFailure`, for what the world raises, or the kind that names a limit."""
         with self.one(pending) as worker:
             answer = worker.ask(pickle.dumps(call, pickle.HIGHEST_PROTOCOL), seconds)
-            worker.lasts = not answer.out_of_memory
+            worker.reads_on = not answer.out_of_memory
         if answer.out_of_memory:
             most = call.memory_bytes
             gib = "free" if most is None else f"{most / 2**30:g}"

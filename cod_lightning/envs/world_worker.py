@@ -118,7 +118,7 @@ def main(control: int) -> None:
 
 def _receive(connection: socket.socket, asked: "queue.SimpleQueue[bytes]") -> None:
     """Take what is asked; without the other side, end this process and what it has started, even while a world hangs."""
-    with connection.makefile("rb") as file:
+    with contextlib.suppress(OSError), connection.makefile("rb") as file:
         while len(length := file.read(LENGTH.size)) == LENGTH.size:
             asked.put(file.read(*LENGTH.unpack(length)))
     os.killpg(0, signal.SIGKILL)
