@@ -52,7 +52,7 @@ def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown_also_by
     with pytest.raises(EnvironmentFailure, match=r"exit code 1\): \.\.\..*no such tool"):
         asked(pool("raise RuntimeError('no such tool')"))
     of = LineProcess([sys.executable, "-I", "-S", "-c", "raise RuntimeError('no such tool')"], ())
-    of._process.wait()
+    of.process.wait()
     with pytest.raises(WorldDied, match=r"ended without an answer \(exit code 1\): \.\.\..*no such tool"):
         of.ask({}, lambda one: True, 20.0)
     of.close()
@@ -69,6 +69,6 @@ def test_a_program_that_the_system_cannot_end_is_left():
             raise subprocess.TimeoutExpired("it", timeout)
 
     of = LineProcess([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], ())
-    real, of._process = of._process, Stuck()
+    real, of.process = of.process, Stuck()
     of.close()
     real.wait(10)

@@ -173,7 +173,6 @@ WRONG = {
     "ends the process": lambda state, messages: exit(),
     "no history": lambda state, messages: messages,
     "another state": lambda state, messages: History(7, tuple(messages)),
-    "a list": lambda state, messages: History(state, list(messages)),
     "no message": lambda state, messages: History(state, ()),
     "a text": lambda state, messages: History(state, ("w1", "w2")),
     "the policy's turn last": lambda state, messages: History(state, tuple(messages[:3])),
