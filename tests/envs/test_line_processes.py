@@ -69,6 +69,8 @@ def test_a_program_that_the_system_cannot_end_is_left():
             raise subprocess.TimeoutExpired("it", timeout)
 
     of = LineProcess([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], ())
-    real, of.process = of.process, Stuck()
+    real, stuck = of.process, Stuck()
+    stuck.stdin, stuck.stdout, stuck.stderr = real.stdin, real.stdout, real.stderr
+    of.process = stuck
     of.close()
     real.wait(10)
