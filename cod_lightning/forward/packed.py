@@ -77,20 +77,23 @@ class Rows:
         """Columns of the longest row, the new ones included."""
         return int(self.used.max())
 
+    def similar(self) -> list[slice]:
+        """Rows of one `width_class` each, in order of that class."""
+        classes = np.searchsorted(_WIDTHS, self.lengths)
+        ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
+        return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
+
     def blocks(self, *, few: bool = False) -> list[slice]:
         """Rows that attention takes as one rectangle each.
 
-        They are of one `width_class`, first rows and last rows apart where this leaves out enough columns: best in their order.
+        They are of one class, first rows and last rows apart where this leaves out enough columns: best in their order.
         Where `few` are wanted, since on a GPU kernels of a further block cost more, they are of as many classes as give at most
         `ONE_BLOCK` scores.
         """
-        classes = np.searchsorted(_WIDTHS, self.lengths)
-        ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
-        similar = [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
         if not few:
-            return list(chain.from_iterable(map(self._in_two, similar)))
+            return list(chain.from_iterable(map(self._in_two, self.similar())))
         parts: list[slice] = []
-        for part in similar:
+        for part in self.similar():
             both = slice(parts[-1].start if parts else 0, part.stop)
             if parts and (both.stop - both.start) * self.lengths[both].max() * self.used[both].max() <= ONE_BLOCK:
                 parts[-1] = both

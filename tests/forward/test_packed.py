@@ -114,7 +114,7 @@ def test_rows_know_where_their_ids_go():
 )
 def test_similar_rows_share_a_rectangle(lengths, expected):
     rows = rows_of(range(len(lengths)), [0] * len(lengths), [[0] * length for length in lengths])
-    assert [part.stop - part.start for part in rows.blocks()] == expected
+    assert [part.stop - part.start for part in rows.similar()] == expected
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50))
