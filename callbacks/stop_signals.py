@@ -27,8 +27,8 @@ _ECHO_S = 0.1
 class StopSignals(Callback, RolloutObserver):
     """The first signal ends the run after the current optimizer update, with a checkpoint; a second one ends it at once.
 
-    A rollout, a validation or a test that is under way is given up; the run that goes on does it again, with the same seeds. Of
-    several ranks a rollout ahead is waited for: the other ranks' share of it may be over.
+    A rollout, a validation or a test that is under way is given up; the run that goes on does it again, with the same seeds. A
+    rollout ahead is waited for, since the weights that play it are gone by then; not where weights change in flight.
     Ranks agree on the update at which they stop, whichever of them got the signal.
 
     Lightning's own handlers are replaced: they broadcast and save from within the handler, so in the middle of an update.
@@ -74,8 +74,6 @@ class StopSignals(Callback, RolloutObserver):
         self.received = number
         name, when = signal.Signals(number).name, "now" if self._interruptible else "after this update"
         os.write(2, f"{name}: stopping {when}; once more stops at once\n".encode())
-        if self._exact and self._trainer.world_size == 1 and (runner := find_runner(self._trainer)) is not None:
-            runner.ahead.stop()
         if self._interruptible and (self._in_rollout or self._trainer.world_size == 1):
             raise Stopped(number)
 

@@ -33,18 +33,15 @@ def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
             raise ConfigError(f"data.rewards.{key}", type(part).__name__, expected, "Leave out one of the two.")
 
 
-def check_staleness(data: Any, ranks: int) -> None:
+def check_staleness(data: Any) -> None:
     """What rollouts that are played beside training need of the RolloutDataModule."""
-    staleness, resample, most = data.max_staleness, data.resample_packs, int(ranks == 1)
+    staleness, resample = data.max_staleness, data.resample_packs
     source, shown = type(data.packs.source).__name__, "PriorityBuffer" if data.buffer else staleness
     for refuses, expected in (
         (data.engine.sleeps, "0 with data.engine.sleep, since the engine serves while training goes on"),
         (data.packs.collects, f"0 with {source}, whose lifecycles another process plays"),
         (data.buffer and data.packs.learns, f"a number with {source}, which learns of every rollout in its order"),
-        (
-            resample and staleness > most,
-            f"at most {most} with data.resample_packs={resample} on {ranks} ranks: packs are replaced once a rollout is over",
-        ),
+        (resample, f"0 with data.resample_packs={resample}: packs are replaced once a rollout is over"),
     ):
         if staleness and refuses:
             raise ConfigError("data.max_staleness", shown, expected, "Lower it, or leave the other out.")

@@ -41,7 +41,6 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
-from cod_lightning.rollout.transcript import SCHEMA
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
@@ -53,6 +52,11 @@ from cod_lightning.types import Group, Split
 if TYPE_CHECKING:
     from cod_lightning.evaluation.results import PlayedCondition
     from cod_lightning.evaluation.suite_player import SuitePlayer
+
+SCHEMA = 5
+"""Of the rollouts in a checkpoint: rises with `transcript.SCHEMA`, and whenever a state of an earlier version would be misread."""
+_WITH_OTHERS_AHEAD = 4
+"""That of versions which kept rollouts ahead otherwise, and all else as now."""
 
 
 class RolloutDataModule(ItemDataModule):
@@ -206,7 +210,7 @@ class RolloutDataModule(ItemDataModule):
         """Refuse what so many ranks cannot train on."""
         check_trainable(self.engine)
         check_shares(self.packs_per_rollout, self.rollouts.num_shares, ranks)
-        check_staleness(self, ranks)
+        check_staleness(self)
 
     def check_with(self, policy: Policy, *, elsewhere: bool = False) -> None:
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window.
@@ -258,11 +262,11 @@ class RolloutDataModule(ItemDataModule):
 
     def teardown(self, stage: str) -> None:
         """Wait for a rollout ahead of a run that ended early, say for its budget: the engine is free then."""
-        self.runner.drop()
+        self.runner.ahead.drop()
 
     def on_exception(self, exception: BaseException) -> None:
         """End the thread of a rollout ahead."""
-        self.runner.give_up()
+        self.runner.ahead.give_up()
 
     def state_dict(self) -> dict[str, Any]:
         """The updates to come, and the state of the rollouts behind them, whose lifecycles are as in a transcript."""
@@ -272,7 +276,9 @@ class RolloutDataModule(ItemDataModule):
         """Go on there; only `fit` does."""
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             return
-        if state_dict.get("schema") != SCHEMA:
+        schema, kept = state_dict.get("schema"), state_dict["rollouts"]
+        ahead = schema != SCHEMA and any(kept.get(name) for name in ("ahead", "in_flight", "owed"))
+        if schema not in (SCHEMA, _WITH_OTHERS_AHEAD) or ahead:
             raise DataError(
                 "the checkpoint was written by a version that kept rollouts otherwise: go on with that version, or begin a new run "
                 "(`test`, `deploy` and `export` take it as it is)."

@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
 from cod_lightning.engines.self_test import Gap, SelfTest
 from cod_lightning.ranks import rank
-from cod_lightning.rollout.ahead import Begun, RolloutAhead
+from cod_lightning.rollout.ahead import Begun, GroupsAhead
 from cod_lightning.training.packs import TrainingPacks
 from tests.forked_fit import (
     assert_the_same,
@@ -47,18 +48,22 @@ def while_training_waits(act):
     """As soon as training has nothing to do but wait for a rollout, which is held back until then."""
 
     def before():
-        begin, settle, waiting = RolloutAhead.begin, RolloutAhead.settle, threading.Event()
+        play, settle, waiting = GroupsAhead.play, GroupsAhead.settle, threading.Event()
 
-        def beginning(self, play, key=None):
-            begin(self, lambda: play() if waiting.wait() else None, key)
+        async def held_back(group):
+            waiting.wait()
+            return await group()
 
-        def settling(self, most=None):
+        def playing(self, plays, **how):
+            play(self, [(future, partial(held_back, group)) for future, group in plays], **how)
+
+        def settling(self, groups=None):
             if not waiting.is_set() and any(not one.future.done() for one in self.begun):
                 act(self)
                 waiting.set()
-            settle(self, most)
+            settle(self, groups)
 
-        RolloutAhead.begin, RolloutAhead.settle = beginning, settling
+        GroupsAhead.play, GroupsAhead.settle = playing, settling
 
     return before
 

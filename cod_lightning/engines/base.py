@@ -159,13 +159,6 @@ class Engine(ABC):
         """The tensors that it serves, by their names in a sync, of an engine in this process whose tensors are those; else none."""
         return {}
 
-    def synced(self) -> "Mapping[str, torch.Tensor]":
-        """Those of `held` that a sync brings: handed to `update_weights`, they make it sample as it does now."""
-        return {}
-
-    def forget(self) -> None:
-        """Drop all dialogues, of rollouts that were given up and may never release them."""
-
     def acting_scales(self) -> Mapping[str, float] | None:
         """By layer, how many times an adapter's product is added; None where that cannot be looked at."""
         return None

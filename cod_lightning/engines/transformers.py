@@ -66,7 +66,7 @@ class TransformersEngine(Engine):
         decoder = self._bound()
         if live := len(decoder.dialogues):
             raise EngineFailure(f"{live} dialogues are live; weights change only between rollouts")
-        own, missing = self._tensors(), set(self.synced())
+        own, missing = self._tensors(), self._synced()
         with torch.no_grad():
             for name, tensor in weights:
                 if tensor.device != decoder.model.device:
@@ -88,15 +88,11 @@ class TransformersEngine(Engine):
         """All parameters and buffers of the model that decodes, those of its adapter included."""
         return self._tensors()
 
-    def synced(self) -> dict[str, Tensor]:
-        """The adapter alone, where there is one; else what a state dict holds, tied weights once."""
-        model, own = self._bound().model, self._tensors()
+    def _synced(self) -> set[str]:
+        """Names of what a sync brings: the adapter alone, where there is one; else what a state dict holds, tied weights once."""
+        model = self._bound().model
         once = dict(model.named_parameters()) | dict(model.named_buffers())
-        return {name: own[name] for name in adapter_weights(model) or once.keys() & model.state_dict().keys()}
-
-    def forget(self) -> None:
-        if self.decoder is not None:
-            self.decoder.forget()
+        return set(adapter_weights(model) or once.keys() & model.state_dict().keys())
 
     def acting_scales(self) -> dict[str, float]:
         """Of the adapter in the model that samples."""

@@ -235,10 +235,6 @@ class VLLMEngine(Engine):
         if self.asleep:
             self.asleep = not self._bound().llm.wake_up([part])
 
-    def forget(self) -> None:
-        if self._driver is not None:
-            self._driver.forget()
-
     async def generate(self, request: Request) -> Completion:
         driver = self._bound()
         if self.asleep:

@@ -1,30 +1,31 @@
-"""The next training rollouts, played in a thread of their own while training goes on with an earlier one."""
+"""The next training groups, played in a thread of their own while training goes on with earlier ones."""
 
-import math
+import asyncio
+import contextlib
+import os
 import threading
 import time
-from asyncio import CancelledError
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
-from itertools import takewhile
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, NamedTuple
 
 import torch
 
 from cod_lightning.errors import GivenUp
 from cod_lightning.rollout.deadlines import Liveness
+from cod_lightning.rollout.group import collected_by_growth, prepare
 
 _GIVE_UP_S = 30.0
-"""Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
-_STOP_S = 1.0
-"""Longest wait after a signal, for a world that holds up the thread."""
-_LOOK_S = 0.25
+"""Longest wait, at the end of a failed run, for the engine's current turns in groups that are given up."""
+_LOOK_S = 0.02
+"""Between two looks for groups to begin beside others."""
+_AWAKE_S = 0.25
+"""Longest wait at a time: a signal is handled after it, at the latest."""
 
 
 class Begun(NamedTuple):
-    """A rollout that was begun, or a group of one."""
+    """A group that was begun."""
 
     key: Any
     """What it is, in the words of who began it."""
@@ -32,34 +33,44 @@ class Begun(NamedTuple):
     """What comes of it."""
 
 
-class RolloutAhead:
-    """Rollouts ahead of training, in their order: those that are over, the one under way in a thread, those to come.
+Play = tuple["Future[Any]", Callable[[], Coroutine[Any, Any, Any]]]
+"""What plays a group, and where that goes."""
 
-    The thread makes no collective call. The engine is free for other work after `settle`, and within `between`.
+
+class GroupsAhead:
+    """Groups ahead of training, in the order in which they were begun.
+
+    Those of a rollout begin together: beside those of others, or once these are complete, in an event loop of their own. The
+    thread makes no collective call.
 
     Args:
-        liveness: Marked by all episodes of a rollout; `give_up` ends them through it.
+        liveness: Marked by all episodes; `give_up` ends them through it.
+        watched: Entered for as long as an event loop runs.
     """
 
-    def __init__(self, liveness: Liveness) -> None:
-        self._liveness = liveness
+    def __init__(self, liveness: Liveness, watched: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
+        self._liveness, self._watched = liveness, watched
         self.begun: list[Begun] = []
-        """In their order, without those that are taken."""
-        self._plays: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        """Those of them to come."""
-        self._guard, self._engine = threading.Lock(), threading.Lock()
+        """Without those that are taken."""
+        self._to_come: deque[Sequence[Play]] = deque()
+        """Of each rollout its groups."""
+        self._beside = False
+        self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._playing = False
         self._waited_s = 0.0
-        self._stopped_at = math.inf
-        """When a signal came, by the monotonic clock."""
 
-    def begin(self, play: Callable[[], Any], key: Any = None) -> None:
-        """Play it after those that were begun before, beside whatever this thread does next; `key` says what it is."""
+    def add(self, key: Any) -> "Future[Any]":
+        """Have one more group behind the others; it is to be played, or what came of it is known."""
         future: Future[Any] = Future()
         self.begun.append(Begun(key, future))
+        return future
+
+    def play(self, plays: Sequence[Play], *, beside: bool = False) -> None:
+        """Play these groups while this thread does something else; `beside`: also while others are under way."""
         with self._guard:
-            self._plays.append((future, play))
+            self._to_come.append(plays)
+            self._beside = beside
             if self._playing:
                 return
             self._playing = True
@@ -71,76 +82,61 @@ class RolloutAhead:
         """On the GPU of the thread that begins them: a thread of its own is on the first one."""
         if gpu is not None:
             torch.cuda.set_device(gpu)
-        self._play()
-
-    def _play(self) -> None:
         while True:
             with self._guard:
-                if not self._plays:
+                if not self._to_come:
                     self._playing = False
                     return
-                future, play = self._plays.popleft()
-            with self._engine:
-                try:
-                    played = play()
-                except BaseException as error:  # raised again where it is taken
-                    future.set_exception(error)
-                else:
-                    future.set_result(played)
+            try:
+                # a world that goes elsewhere takes no file of the run along
+                with self._watched(), collected_by_growth(), contextlib.chdir(os.getcwd()):
+                    asyncio.run(self._drive())
+            except BaseException as error:  # no loop, say for want of files; raised again where they are taken
+                while plays := self._next():
+                    for future, _ in plays:
+                        future.set_exception(error)
 
-    def put(self, played: Any, key: Any = None) -> None:
-        """Have a rollout wait that is over: one of a checkpoint."""
-        future: Future[Any] = Future()
-        future.set_result(played)
-        self.begun.append(Begun(key, future))
+    async def _drive(self) -> None:
+        """Play the groups of a rollout, and beside them those that are to come."""
+        prepare(asyncio.get_running_loop(), self._liveness)
+        under_way = _tasks(self._next())
+        while under_way:
+            # all tasks are cancelled where they are given up; others may be begun after that
+            with contextlib.suppress(asyncio.CancelledError):
+                under_way = (await asyncio.wait(under_way, timeout=_LOOK_S if self._beside else None))[1]
+            if self._beside:
+                under_way |= _tasks(self._next())
 
-    @property
-    def stopped(self) -> bool:
-        """Whether a signal has come."""
-        return self._stopped_at < math.inf
+    def _next(self) -> Sequence[Play]:
+        with self._guard:
+            return self._to_come.popleft() if self._to_come else ()
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is under way."""
-        return self._thread is None or not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """A signal has come: give up what is under way and what is to come. A handler may call it at any moment."""
-        self._stopped_at = time.monotonic()
-        self._liveness.give_up(GivenUp("the run stops"))
-
-    def given_up(self) -> list[Any]:
-        """After a signal, the keys of those that were begun and not played, up to the first without a key."""
-        ends = GivenUp | CancelledError
-        left = [key for key, of in self.begun if not of.done() or isinstance(of.exception(), ends)]
-        return list(takewhile(lambda key: key is not None, left))
-
-    def settle(self, most: int | None = None) -> None:
-        """Wait until all, or the first `most`, are over or given up. Signals are handled meanwhile."""
-        since, waiting = time.perf_counter(), [one.future for one in self.begun[:most]]
-        while wait(waiting, timeout=_LOOK_S).not_done and time.monotonic() < self._stopped_at + _STOP_S:
-            pass  # `join` alone would handle no signal
-        if most is None or len(self.begun) <= most:
+    def settle(self, groups: Sequence[Begun] | None = None) -> None:
+        """Wait until these, or all, are complete. Signals are handled meanwhile."""
+        since = time.perf_counter()
+        futures = [one.future for one in (self.begun if groups is None else groups)]
+        while wait(futures, timeout=_AWAKE_S).not_done:
+            pass
+        if groups is None:
             self._join()
         self._waited_s += time.perf_counter() - since
 
-    @contextmanager
-    def between(self) -> Iterator[None]:
-        """Wait for the one under way; none begins within."""
-        since = time.perf_counter()
-        with self._engine:
-            self._waited_s += time.perf_counter() - since
-            yield
+    def complete(self, count: int, due: Sequence[Begun]) -> list[Begun]:
+        """That many groups once they are complete, without taking them: those that are due, and then the first that are."""
+        self.settle(due := due[:count])
+        since, others, needed = time.perf_counter(), [one for one in self.begun if one not in due], count - len(due)
+        while len(over := [one for one in others if one.future.done()]) < needed:
+            wait([one.future for one in others if not one.future.done()], _AWAKE_S, return_when=FIRST_COMPLETED)
+        self._waited_s += time.perf_counter() - since
+        chosen = [*due, *over[:needed]]
+        return [one for one in self.begun if one in chosen]
 
-    def over(self) -> list[Any]:
-        """Those that are over, without taking them, up to the first that is not or failed."""
-        futures = (one.future for one in self.begun)
-        return [of.result() for of in takewhile(lambda of: of.done() and not of.exception(), futures)]
-
-    def take(self, place: int = 0) -> Any:
-        """The one at this place in the queue once it is over, None where none was begun. Raises what ended it."""
-        self.settle(place + 1)
-        return self.begun.pop(place).future.result() if self.begun else None
+    def take(self, groups: Sequence[Begun]) -> list[Any]:
+        """What came of these, once they are complete. Raises what ended one of them."""
+        self.settle(groups)
+        found = [one.future.result() for one in groups]
+        self.begun = [one for one in self.begun if one not in groups]
+        return found
 
     def waited_s(self) -> float:
         """Seconds that were waited since the last call of this."""
@@ -148,32 +144,43 @@ class RolloutAhead:
         return waited
 
     def drop(self) -> None:
-        """Wait for the one under way and forget all."""
-        wait(self._under_way())
+        """Wait for those that are under way, and forget all."""
+        wait(self._forget())
         self._join()
-        self.begun.clear()
 
     def give_up(self) -> None:
-        """End the one under way, at the latest after its current turn, and forget all; what it left in the engine stays there."""
-        under_way = self._under_way()
-        self.begun.clear()
+        """End those that are under way, at the latest after their current turns, and forget all; what they left in the engine stays
+        there."""
+        under_way = self._forget()
         if any(not future.done() for future in under_way):
             self._liveness.give_up(GivenUp("the run is over"))
-            if wait(under_way, timeout=_STOP_S if self.stopped else _GIVE_UP_S).not_done:
+            if wait(under_way, timeout=_GIVE_UP_S).not_done:
                 return
         self._liveness.give_up(None)
-        self._stopped_at = math.inf
         self._join()
 
-    def _under_way(self) -> list[Future[Any]]:
-        """All but those to come, which will not be played any more."""
+    def _forget(self) -> "list[Future[Any]]":
+        """All; returns those that are complete or under way."""
         with self._guard:
-            to_come = {future for future, _ in self._plays}
-            self._plays.clear()
-        return [one.future for one in self.begun if one.future not in to_come]
+            to_come = {future for plays in self._to_come for future, _ in plays}
+            self._to_come.clear()
+        begun, self.begun = self.begun, []
+        return [one.future for one in begun if one.future not in to_come]
 
     def _join(self) -> None:
         if self._thread is not None:
-            self._thread.join(max(0.0, self._stopped_at + _STOP_S - time.monotonic()) if self.stopped else None)
-        if self.idle:
+            self._thread.join()
             self._thread = None
+
+
+def _tasks(plays: Sequence[Play]) -> set[asyncio.Task[None]]:
+    return {asyncio.create_task(_to_its_end(*one)) for one in plays}
+
+
+async def _to_its_end(future: "Future[Any]", play: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    try:
+        played = await play()
+    except BaseException as error:  # raised again where it is taken
+        future.set_exception(error)
+    else:
+        future.set_result(played)

@@ -1,23 +1,20 @@
 """Runs the rollouts of a process, one at a time, and reports them to observers."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.ranks import gathered_at_first, rank
-from cod_lightning.rollout.ahead import RolloutAhead
+from cod_lightning.rollout.ahead import GroupsAhead
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.types import Episode, Group, Lifecycle
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class RolloutObserver(RolloutMonitor):
@@ -67,17 +64,6 @@ class RolloutPart:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owed:
-    """Rollouts ahead that a signal had given up, and the weights that played them."""
-
-    rollouts: Sequence[Any]
-    """What they were begun by (`RolloutAhead.begin`), in their order."""
-    weights: "Mapping[str, Tensor]"
-    """As a sync brings them; none of an engine that does not show its own, which plays them again by those of now."""
-    version: int
-
-
 class RolloutRunner(RolloutMonitor):
     """Runs rollouts one at a time: each has the engine for itself, is timed, watched for stalls and reported to observers.
 
@@ -97,10 +83,8 @@ class RolloutRunner(RolloutMonitor):
         self.stop_ids: frozenset[int] = frozenset()
         """Token ids that end a response."""
         self.liveness = Liveness()
-        self.ahead = RolloutAhead(self.liveness)
-        """The next training rollouts, with `data.max_staleness` above 0."""
-        self.owed: Owed | None = None
-        """What a signal has given up of them, in this run or in the one that it goes on from."""
+        self.ahead = GroupsAhead(self.liveness, partial(self.watched, "the rollouts ahead"))
+        """The next training groups, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
 
     def start(self, folder: Path, stop_ids: frozenset[int] = frozenset()) -> None:
@@ -117,31 +101,23 @@ class RolloutRunner(RolloutMonitor):
         if observer in self._observers:
             self._observers.remove(observer)
 
-    def ahead_by(self, ahead: RolloutAhead) -> None:
-        """Have training rollouts ahead by this one from now on; none is begun yet."""
-        self.ahead = ahead
-
     # ------------------------------------------------------------------ rollouts
 
     def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """This rank's part of a rollout, which is played now and reported."""
-        self.settle()
-        with self.interruptible(), self.ahead.between():
-            part = self.timed(label, play, replacing=replacing)
+        with self.interruptible():
+            self.ahead.settle()
+            interrupted, start = self.engine.num_interrupted_turns, time.perf_counter()
+            with self.watched(f"the rollout '{label}'"):
+                groups = play()
+            part = RolloutPart(
+                groups=groups,
+                seconds=time.perf_counter() - start,
+                replacing=replacing,
+                num_interrupted_turns=self.engine.num_interrupted_turns - interrupted,
+            )
         self.report(label, part)
         return part
-
-    def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
-        """The rollout without the report; any thread may call it."""
-        interrupted, start = self.engine.num_interrupted_turns, time.perf_counter()
-        with self.watched(f"the rollout '{label}'"):
-            groups = play()
-        return RolloutPart(
-            groups=groups,
-            seconds=time.perf_counter() - start,
-            replacing=replacing,
-            num_interrupted_turns=self.engine.num_interrupted_turns - interrupted,
-        )
 
     def report(self, label: str, part: RolloutPart) -> None:
         """Report the rollout to the observers, on every rank. Raises `TooManyFailures`."""
@@ -158,55 +134,9 @@ class RolloutRunner(RolloutMonitor):
             yield
 
     def settle(self) -> None:
-        """Wait for the rollouts ahead, unless weights change in flight. Those that a signal gives up are noted in `owed`, with the
-        weights that they were played by: a sync may come next."""
-        if self.engine.in_flight:
-            return
-        self.ahead.settle()
-        if not self.ahead.stopped or self.owed is not None or not (rollouts := self.ahead.given_up()):
-            return
-        if not self.ahead.idle:  # a world holds up their thread, and with it all that it would do with the engine
-            self.engine.forget()
-        weights = {name: tensor.clone() for name, tensor in self.engine.synced().items()}
-        self.owed = Owed(rollouts=rollouts, weights=weights, version=self.engine.policy_version)
-
-    def play_owed(self, play: Callable[[Any], Any]) -> None:
-        """Play what a signal gave up in the run that this one goes on from, each by its key and all by the weights that had played
-        it, and have it wait."""
-        if (owed := self.owed) is None:
-            return
-        with self.interruptible(), self._sampling_by(owed):
-            played = [play(key) for key in owed.rollouts]
-        for one in played:
-            self.ahead.put(one)
-        self.owed = None
-
-    def restore(self, ahead: Sequence[Any], owed: Owed | None) -> None:
-        """Have these rollouts ahead, which are over, and those that a signal had given up, in place of any others."""
-        self.ahead.drop()
-        for played in ahead:
-            self.ahead.put(played)
-        self.owed = owed
-
-    def drop(self) -> None:
-        """Wait for the rollout ahead that is under way; nothing is ahead of the next run in this process."""
-        self.restore([], None)
-
-    def give_up(self) -> None:
-        """As `drop`, without the wait."""
-        self.ahead.give_up()
-        self.owed = None
-
-    @contextmanager
-    def _sampling_by(self, owed: Owed) -> Iterator[None]:
-        """The engine samples by those weights within; an exception leaves them there."""
-        engine = self.engine
-        weights, version = {name: tensor.clone() for name, tensor in engine.synced().items()}, engine.policy_version
-        if weights:
-            engine.update_weights(owed.weights.items(), owed.version)
-        yield
-        if weights:
-            engine.update_weights(weights.items(), version)
+        """Wait for the groups ahead, unless weights change in flight."""
+        if not self.engine.in_flight:
+            self.ahead.settle()
 
     def phase(self, label: str) -> Watchdog:
         """Watch what is called by that name, in which nothing is counted: it has `stall_s` seconds to be over."""

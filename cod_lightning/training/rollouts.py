@@ -18,22 +18,21 @@ from cod_lightning.credit.credited import Credited
 from cod_lightning.credit.table import EpisodeTable
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, owners, rank
-from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.group import run_group, run_groups
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.ahead import GroupSource, RolloutsAhead
+from cod_lightning.training.ahead import RolloutsAhead
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
-from cod_lightning.training.played import PlayedPack, PlayedRollout, own_groups, table_of
+from cod_lightning.training.played import Contexts, PlayedPack, PlayedRollout, own_groups, table_of
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
 
 if TYPE_CHECKING:
-    from cod_lightning.training.in_flight import RolloutsInFlight
     from cod_lightning.training.replay_buffer import ReplayBuffer
 
 
@@ -88,18 +87,7 @@ class TrainingRollouts:
 
     @cached_property
     def ahead(self) -> RolloutsAhead:
-        return RolloutsAhead(self)
-
-    @cached_property
-    def in_flight(self) -> "RolloutsInFlight":
-        from cod_lightning.training.in_flight import RolloutsInFlight
-
-        return RolloutsInFlight(rollouts=self)
-
-    @property
-    def source(self) -> GroupSource:
-        """Where groups come from. Whether the engine's weights change in flight is known once it has some."""
-        return self.in_flight if self.runner.engine.in_flight and self.buffer is None else self.ahead
+        return RolloutsAhead(rollouts=self)
 
     def next(self, number: int, first: int) -> Rollout:
         """Rollout `number`, from training pack `first` on: from groups to this rank's rows, and the updates that are made of them.
@@ -120,7 +108,7 @@ class TrainingRollouts:
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
         figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
         if self.max_staleness:
-            self.source.begin(number, first + num_packs)
+            self.ahead.begin(number, first + num_packs)
         return Rollout(batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=num_packs)
 
     def _rows(self, played: PlayedRollout, table: EpisodeTable, credit: Credited) -> Batch:
@@ -132,12 +120,12 @@ class TrainingRollouts:
     def _next_played(self, number: int, first: int) -> tuple[PlayedRollout, int, dict[str, float]]:
         """A rollout that was played ahead, else one that is played now; with the training packs taken, those of dropped rollouts
         included, and what is logged of it."""
-        played, dropped, figures = self.source.take(number, first)
+        played, dropped, figures = self.ahead.take(number, first)
         for part in chain.from_iterable(one.parts for one in (*dropped, *([played] if played else []))):
             self.runner.report("train", part)
         num_dropped, played_s = sum(one.num_packs for one in dropped), 0.0
         if played is None:
-            played = self.played(first + num_dropped, partial(self.runner.run, "train"))
+            played = self.played(first + num_dropped)
             played_s = sum(part.seconds for part in played.parts)
         waited = {"time/wait_s": max(gathered(self.runner.ahead.waited_s() + played_s))} if self.max_staleness else {}
         return played, num_dropped + played.num_packs, {**figures, **waited}
@@ -147,13 +135,8 @@ class TrainingRollouts:
         with self.runner.phase("choosing training packs"):
             return self.packs.draw(first, count, num_waiting)
 
-    def played(
-        self, first: int, run: Callable[..., RolloutPart], drawn: Sequence[tuple[PackChoice, Pack]] = ()
-    ) -> PlayedRollout:
-        """The packs of a rollout, from training pack `first` on, the first of them `drawn` already or drawn now.
-
-        `run` plays this rank's share of them: `RolloutRunner.run`, or, in a thread of its own, `timed`; observers, other ranks and
-        signals then wait until the rollout is taken.
+    def played(self, first: int) -> PlayedRollout:
+        """The packs of a rollout, from training pack `first` on, of which this rank plays its share.
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
         further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
@@ -163,12 +146,11 @@ class TrainingRollouts:
         without: list[PlayedPack] = []
         parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
-            if number or not drawn:
-                drawn = self.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+            drawn = self.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
             # replacements are shared out as they come
             ranks = owners(len(drawn), 1 if number else self.num_shares)
             own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
-            parts.append(run(partial(self.play, own), replacing=number > 0))
+            parts.append(self.runner.run("train", partial(self.play, own), replacing=number > 0))
             groups = iter(parts[-1].groups)
             packs = [
                 PlayedPack(choice, pack, of, next(groups) if of == rank() else None)
@@ -192,6 +174,10 @@ class TrainingRollouts:
         collected = self.packs.collected(packs, self.group_size, by.policy_version, by.vocabulary_size, by.window)
         return run_groups(packs, self.group_size, setting, label="train") if collected is None else collected
 
+    async def group(self, pack: Pack) -> Group:
+        """Siblings of a pack, played by the engine."""
+        return await run_group(pack, self.group_size, self.setting())
+
     def _observe(self, played: PlayedRollout, credit: Credited) -> None:
         """Every rank shows its source the rewards of all ranks."""
         if not self.packs.learns:
@@ -205,18 +191,21 @@ class TrainingRollouts:
             )
         )
 
-    def contexts(self, played: PlayedRollout) -> Sequence[Sequence[Sequence[str | None]]]:
+    def contexts(self, played: PlayedRollout) -> Sequence[Contexts]:
         """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
-        if played.contexts is not None:
-            return played.contexts
-        packs, stored = [*played.packs, *played.replaced], beside(self.setting().mechanism, Stored)
+        packs = [*played.packs, *played.replaced]
+        own = [one.contexts or self.contexts_of(one.group) for one in packs if one.group is not None]
+        of_ranks = [iter(of_rank) for of_rank in gathered(own)]
+        return [next(of_ranks[one.rank]) for one in packs]
+
+    def contexts_of(self, group: Group) -> Contexts:
+        """[K N] what each task of the group began with."""
+        stored = beside(self.setting().mechanism, Stored)
 
         def dumped(solve: Episode) -> str | None:
             return None if solve.reward is None else stored.dump(solve.state_before)
 
-        own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in own_groups(packs)]
-        of_ranks = [iter(of_rank) for of_rank in gathered(own)]
-        return [next(of_ranks[one.rank]) for one in packs]
+        return [list(map(dumped, life.solves)) for life in group.lifecycles]
 
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
         """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
@@ -241,11 +230,10 @@ class TrainingRollouts:
     def state_dict(self) -> dict[str, Any]:
         """The state of packs and replay, and the rollouts ahead; every rank has to call it."""
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
-        return {"source": self.packs.state_dict(), **replay, **self.source.state_dict()}
+        return {"source": self.packs.state_dict(), **replay, **self.ahead.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.packs.load_state_dict(state_dict["source"])
         if self.replay is not None and "replay" in state_dict:
             self.replay.load_state_dict(state_dict["replay"])
-        for source in (self.ahead, self.in_flight):  # each takes what was kept in its form
-            source.load_state_dict(state_dict)
+        self.ahead.load_state_dict(state_dict)

@@ -1,6 +1,5 @@
 """What the vLLM engine says where vLLM is missing or cannot work; nothing here needs vLLM."""
 
-import asyncio
 import subprocess
 import sys
 import weakref
@@ -12,8 +11,8 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from cod_lightning.engines import vllm_start
-from cod_lightning.engines.base import Request, Served
-from cod_lightning.engines.vllm import Driver, VLLMEngine
+from cod_lightning.engines.base import Served
+from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.models import PretrainedPolicy
 from tests.families import FAMILIES
@@ -97,24 +96,3 @@ def test_weights_of_a_sync_are_taken_off_the_device_one_by_one():
     assert [of() for of in alive] == [None, None]
     with pytest.raises(EngineFailure, match=r"weight sync left out \['c'\]"):
         vllm_start.whole_sync(weights(), ["a", "b", "c"], "cpu")
-
-
-def test_turns_of_a_rollout_that_was_given_up_hold_up_no_sync():
-    called = []
-    llm = SimpleNamespace(
-        collective_rpc=lambda name, **_: called.append(name), reset_prefix_cache=lambda: called.append("reset") or True
-    )
-    engine, loop = VLLMEngine(), asyncio.new_event_loop()
-    engine._driver, engine._model = Driver(llm, [2]), SimpleNamespace(device="cpu")
-    asked = Request(dialogue="a", prompt_ids=[3], messages=(), max_new_tokens=4, noise_seed=0)
-    turn = loop.create_task(engine.generate(asked))
-    loop.call_soon(loop.stop)
-    loop.run_forever()  # from here on a world holds it up
-    with pytest.raises(EngineFailure, match="1 turns are in flight"):
-        engine.update_weights([], 2)
-    engine.forget()
-    engine.update_weights([], 2)
-    assert (called, engine.policy_version) == (["reload_weights", "reset"], 2)
-    turn.cancel()
-    loop.run_until_complete(asyncio.wait([turn]))
-    loop.close()

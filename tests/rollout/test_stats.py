@@ -39,7 +39,7 @@ def test_turns_in_which_weights_changed_are_counted_by_rollout():
         engine.num_interrupted_turns += 3
         return ROLLOUT
 
-    stats = RolloutRunner(engine).timed("train", play).stats
+    stats = RolloutRunner(engine).run("train", play).stats
     assert stats.figures(in_flight=True)["rollout/num_interrupted_turns"] == 3
 
 

@@ -22,10 +22,8 @@ from cod_lightning.methods.attempts import Anchored
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.ahead import RolloutAhead
-from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
-from cod_lightning.training.in_flight import GroupKey
+from cod_lightning.training.ahead import GroupKey
 from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.cases import each
@@ -171,20 +169,18 @@ class Wrong(Uniform):
 
 def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
     data = made(0)
-    monkeypatch.setattr(data.runner.ahead, "begin", lambda play: pytest.fail("a rollout was begun"))
+    monkeypatch.setattr(data.runner.ahead, "play", lambda *_, **__: pytest.fail("a rollout was begun"))
     _, recorder = fit(tmp_path, data, limits={"max_epochs": 1})
     assert recorder.versions == [[n] for n in (1, 2) for _ in range(UPDATES)]
     assert all(math.isnan(waited) for waited in recorder.waited_s)
 
 
 @pytest.mark.slow
-def test_replaced_packs_attempts_and_a_correction_go_together_with_it(tmp_path):
-    data = made(resample_packs=1, program=Anchored(attempts=2, fraction=1.0), passes_per_rollout=2)
+def test_attempts_and_a_correction_go_together_with_it(tmp_path):
+    data = made(program=Anchored(attempts=2, fraction=1.0), passes_per_rollout=2)
     _, recorder = fit(tmp_path, data, mismatch=TokenTruncate())
-    assert any(values["train/resampled_packs"] for values in recorder.values)
-    assert len(recorder.played) > 4 + 2
+    assert all(values["rollout/num_attempts"] for values in recorder.values)
     assert all("train/mismatch_corrected" in values for values in recorder.values)
-    assert data.stream.num_packs > 8
 
 
 class Refuses(TransformersEngine):
@@ -230,12 +226,19 @@ class Breaks(WordWorld):
         return super().reset(seed=seed, options=options)
 
 
-def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_no_checkpoint_holds_it(tmp_path):
+def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_a_checkpoint_has_it_played_again(tmp_path):
     data, kept = made(world=Breaks(max_turns=2)), []
     data.runner.follow(Following(update_begins=lambda **_: kept.append(data.state_dict()["rollouts"]["ahead"])))
     with pytest.raises(TooManyFailures, match="4 of 4 lifecycles"):
         fit(tmp_path, data)
-    assert kept == [[]] * (UPDATES + 1)
+    assert [[(one["choice"]["index"], one["lines"]) for one in ahead] for ahead in kept] == [
+        [],
+        *[[(2, None), (3, None)]] * UPDATES,
+    ]
+    again = made()
+    again.load_state_dict({**data.state_dict(), "rollouts": data.rollouts.state_dict() | {"ahead": kept[-1]}})
+    _, recorder = fit(tmp_path, again)
+    assert recorder.played[0] == ("train", 0, [1])
 
 
 class Stops(L.Callback):
@@ -274,7 +277,7 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
     fit(tmp_path, data, more=[Stops(None)])
     assert not ahead_threads()
     assert not data.engine.decoder.dialogues
-    assert data.runner.ahead.take() is None
+    assert data.runner.ahead.begun == []
 
 
 def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
@@ -283,35 +286,21 @@ def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
     fit(tmp_path, data)
     own, other = made(), made()
     own.load_state_dict(states[1])
-    kept = own.runner.ahead.take()
-    own.load_state_dict(states[1])
     other.load_state_dict(own.state_dict())
-    again = other.runner.ahead.take()
+    kept, again = (one.rollouts.ahead.take(1, 2).rollout for one in (own, other))
     assert kept.num_packs == 2
     assert [one.pack.id for one in kept.packs] == [f"words/train/3/{i}" for i in range(2, 4)]
     assert any(life.attempts for part in kept.parts for group in part.groups for life in group.lifecycles)
     assert again == kept
-    lines = [line for group in kept.parts[0].groups for line in transcript.dump(group)]
-    assert lines == states[1]["rollouts"]["ahead"][0]["parts"][0]["lines"]
+    lines = [transcript.dump(group) for group in kept.parts[0].groups]
+    assert lines == [one["lines"] for one in states[1]["rollouts"]["ahead"]]
 
 
 def test_what_cannot_be_together_with_it_is_refused():
-    check_staleness(made(resample_packs=3), 1)
     with pytest.raises(ConfigError, match=r"0 with data\.engine\.sleep"):
-        check_staleness(made(engine=VLLMServerEngine(sleep=True)), 1)
-    with pytest.raises(ConfigError, match=r"at most 0 with data\.resample_packs=3 on 2 ranks"):
-        check_staleness(made(resample_packs=3), 2)
-    with pytest.raises(ConfigError, match=r"data\.max_staleness is 2"):
-        check_staleness(made(2, resample_packs=3), 1)
-
-
-def test_the_seconds_of_waiting_are_counted_once():
-    ahead, over = RolloutAhead(Liveness()), threading.Event()
-    ahead.begin(lambda: over.wait(5.0))
-    threading.Timer(0.05, over.set).start()
-    assert ahead.take() is True
-    assert 0.03 < ahead.waited_s() < 5.0
-    assert ahead.waited_s() == 0.0
+        check_staleness(made(engine=VLLMServerEngine(sleep=True)))
+    with pytest.raises(ConfigError, match=r"data\.max_staleness is 1; expected 0 with data\.resample_packs=3"):
+        check_staleness(made(resample_packs=3))
 
 
 def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_not_lost():
@@ -339,9 +328,9 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
         while not over.is_set():
             await asyncio.sleep(0.01)
 
-    rollouts.in_flight.groups.begin(waits, GroupKey(PackChoice(0), rollout=0))
+    runner.ahead.play([(runner.ahead.add(GroupKey(PackChoice(0), rollout=0)), waits)])
     with pytest.raises(Stopped):
         rollouts.next(0, 0)
-    assert len(runner.ahead.begun) == len(rollouts.in_flight.groups.begun) == 1
+    assert len(runner.ahead.begun) == 1
     over.set()
     runner.ahead.drop()

@@ -1,10 +1,6 @@
 """Rollouts ahead with servers: weights change while turns are under way, and nothing is waited for, lost or counted twice."""
 
-import asyncio
-import threading
 import time
-from concurrent.futures import Future
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import lightning as L
@@ -15,15 +11,14 @@ from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.rollout.deadlines import Liveness
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.in_flight import GroupKey, GroupsInFlight, RolloutsInFlight
+from cod_lightning.training.ahead import GroupKey, PlayedGroup, RolloutsAhead
 from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
 from tests.forked import on_two_ranks
 from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
-from tests.stubs import Following, FunctionEngine, WordWorld
+from tests.stubs import Following, WordWorld
 from tests.vllm_server import FakeVLLM
 
 BOUND, NUM_ROLLOUTS = 3, 8
@@ -62,35 +57,6 @@ def fit(folder, data, *, more=(), **trainer):
     return rows.values
 
 
-def test_groups_that_are_given_up_leave_the_next_run_in_the_same_process_alone():
-    under_way = threading.Event()
-
-    async def waiting():
-        under_way.set()
-        await asyncio.sleep(60)
-
-    async def quick():
-        return "group"
-
-    groups = GroupsInFlight(Liveness(), nullcontext)
-    groups.begin(waiting)
-    assert under_way.wait(timeout=10)
-    groups.give_up()
-    groups.begin(quick)
-    assert groups.begun[0].future.result(timeout=10)[0] == "group"
-
-
-def test_a_loop_that_cannot_begin_ends_the_run_where_its_groups_are_taken():
-    def unwatched():
-        raise OSError("too many open files")
-
-    groups = GroupsInFlight(Liveness(), unwatched)
-    for _ in range(2):
-        groups.begin(lambda: None)
-        with pytest.raises(OSError, match="too many open files"):
-            groups.begun[-1].future.result(timeout=5)
-
-
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):
     data = made(server)
     rows = fit(tmp_path, data)
@@ -123,7 +89,7 @@ def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_o
     data, states = made(server), []
     data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))
     fit(tmp_path, data, max_steps=6)
-    flying = [[one["lines"] is None for one in state["rollouts"].get("in_flight", ())] for state in states]
+    flying = [[one["lines"] is None for one in state["rollouts"]["ahead"]] for state in states]
     under_way, complete = ([any(one is of for one in each) for each in flying] for of in (True, False))
     assert True in under_way
     assert True in complete
@@ -137,15 +103,16 @@ def test_a_checkpoint_waits_for_nothing_and_a_resumed_run_trains_on_every_pack_o
 
 def test_of_two_ranks_each_keeps_what_is_complete_there_however_much_that_is(tmp_path):
     def act(rank):
-        source, runner = SimpleNamespace(needs_contexts=False), RolloutRunner(FunctionEngine(lambda _: (2,)))
-        flying = RolloutsInFlight(rollouts=SimpleNamespace(packs=SimpleNamespace(source=source), runner=runner))
+        packs, runner = SimpleNamespace(source=Noting()), RolloutRunner(SimpleNamespace(in_flight=True))
+        sizes = {"packs_per_rollout": 4, "num_shares": 2, "buffer": None}
+        flying = RolloutsAhead(rollouts=SimpleNamespace(packs=packs, runner=runner, **sizes))
         for n in range(4):
             pack = Pack(id=f"p{n}", split=Split.TRAIN, world_seed=n, tasks=())
             group = Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=(records.episode(),)),))
-            flying.groups.put((group, 1.0), GroupKey(PackChoice(10 * rank + n), rollout=0))
-        begun, complete = flying.groups.begun, 2 * (1 + rank)
-        begun[complete:] = [one._replace(future=Future()) for one in begun[complete:]]
-        return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state_dict()["in_flight"]]
+            future = flying.groups.add(GroupKey(PackChoice(10 * rank + n), rollout=0))
+            if n < 2 * (1 + rank):
+                future.set_result(PlayedGroup(group, 1.0))
+        return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state_dict()["ahead"]]
 
     found = on_two_ranks(tmp_path, act)
     assert found[0] == found[1]

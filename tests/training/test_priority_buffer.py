@@ -163,6 +163,6 @@ def test_a_run_that_ends_early_leaves_the_next_one_in_the_same_process_alone(err
 
 
 def test_it_is_refused_beside_a_source_that_learns():
-    check_staleness(made(buffered()), 1)
+    check_staleness(made(buffered()))
     with pytest.raises(ConfigError, match=r"data\.max_staleness is PriorityBuffer; expected a number with Noting"):
-        check_staleness(made(buffered(), source=Noting()), 1)
+        check_staleness(made(buffered(), source=Noting()))

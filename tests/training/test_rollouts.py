@@ -104,7 +104,6 @@ class Story:
         resample=0,
         source=None,
         seed=5,
-        ahead=False,
         shuffle=False,
         compares=False,
     ):
@@ -133,8 +132,6 @@ class Story:
             shuffle_episodes=shuffle,
             resample_packs=resample,
             seed=seed,
-            max_staleness=int(ahead),
-            num_needed=lambda: int(self.stream.num_rollouts < 1),
         )
         self.rollouts = rollouts
         self.learner = SimpleNamespace(
@@ -328,14 +325,6 @@ def data(**options):
 
 def module(**options):
     return GRPOModule(TinyPolicy(), **options)
-
-
-@each("ahead", [False, True])
-def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
-    story = Story(silent=(1, 2), resample=2, ahead=ahead)
-    updates(story.stream)
-    assert story.rounds == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
-    assert story.stream.num_packs == 10
 
 
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():

@@ -1,5 +1,7 @@
 """Who plays and trains on which packs, for any number of ranks; ranks are asked one after the other here."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,11 +9,11 @@ from cod_lightning import ranks
 from cod_lightning.credit.table import facts_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import collate
-from cod_lightning.rollout.runner import RolloutPart
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.training import played, stream
+from cod_lightning.training import ahead, played, stream
 from cod_lightning.training.packs import PackChoice
-from cod_lightning.training.played import PlayedPack, PlayedRollout
+from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
 from tests.cases import each
@@ -32,10 +34,10 @@ def each_rank(monkeypatch, number):
     def call(function, gathered_from=None):
         found = []
         for rank in range(number):
-            for module in (ranks, stream, played):
+            for module in (ranks, stream, ahead):
                 monkeypatch.setattr(module, "rank", lambda r=rank: r)
                 monkeypatch.setattr(module, "num_ranks", lambda: number)
-            for module in (played, stream):
+            for module in (played, stream, ahead):
                 monkeypatch.setattr(module, "gathered", lambda _: [gathered_from(r) for r in range(number)])
             found.append(function(rank))
         return found
@@ -126,16 +128,22 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
         assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
 
 
-def test_another_number_of_ranks_shares_the_groups_that_wait_in_a_checkpoint_out_anew(each_rank):
-    groups = [group(g) for g in range(G)]
-    packs = [PlayedPack(PackChoice(g), one.pack, 0, one) for g, one in enumerate(groups)]
-    parts = [RolloutPart(groups=groups, seconds=1.0, replacing=False)]
-    state = played.saved(PlayedRollout(packs=packs, parts=parts), 1.0)
-    back = each_rank(lambda rank: played.restored(state, lambda choice: groups[choice.index].pack))
-    own = [[one.pack.id for one in of_rank.packs if one.group is not None] for of_rank in back]
-    assert all(own)
-    assert [pack for of_rank in own for pack in of_rank] == [one.pack.id for one in groups]
-    assert [[one.pack.id for part in of_rank.parts for one in part.groups] for of_rank in back] == own
+def test_the_groups_that_wait_in_a_checkpoint_are_shared_out_as_those_of_rollouts_and_kept_in_their_order(
+    each_rank, number
+):
+    kept = [{"choice": {"index": g}} for g in range(2 * G)]
+
+    def restored(_):
+        runner = RolloutRunner(SimpleNamespace(in_flight=True))  # pyright: ignore[reportArgumentType]
+        found = ahead.RolloutsAhead(
+            rollouts=SimpleNamespace(runner=runner, packs_per_rollout=G, num_shares=U, buffer=None)  # pyright: ignore
+        )
+        found.load_state_dict({"ahead": kept})
+        return found
+
+    own, size = [found._restored for found in each_rank(restored)], G // U
+    assert own == [[kept[g] for g in range(2 * G) if g % size * number // size == rank] for rank in range(number)]
+    assert each_rank(lambda rank: restored(rank).state_dict(), lambda rank: own[rank]) == [{"ahead": kept}] * number
 
 
 @each(

@@ -304,9 +304,6 @@ class VLLMServerEngine(Engine):
         if self._fleet:
             self._fleet.release(dialogue)
 
-    def forget(self) -> None:
-        self._live.clear()
-
     def replicas(self) -> Sequence[Engine]:
         """One view of the engine for each server that is up."""
         return [OneServer(self, server, self._fleet) for server in self._servers if server.up and self._fleet]

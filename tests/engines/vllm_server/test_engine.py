@@ -326,22 +326,6 @@ def test_a_server_that_a_sync_brings_back_while_a_try_fails_is_in_no_trouble(eng
     assert troubles == ["it does not answer", ""]
 
 
-def test_turns_of_a_rollout_that_was_given_up_hold_up_no_sync(engine, model):
-    loop = asyncio.new_event_loop()
-    turn = loop.create_task(engine.generate(request()))
-    loop.run_until_complete(asyncio.sleep(0))  # a world holds up the loop from here on
-    with pytest.raises(EngineFailure, match="1 turns are in flight"):
-        engine.update_weights(model.state_dict().items(), 2)
-    engine.forget()
-    engine.update_weights(model.state_dict().items(), 2)
-    turn.cancel()
-    loop.run_until_complete(asyncio.wait([turn]))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-    engine.update_weights(model.state_dict().items(), 3)
-    assert ask(engine, request())[0].policy_version == 3
-
-
 def test_turns_wait_for_the_only_server_where_it_was_gone_at_a_later_sync(only, model):
     server, engine = only()
     server.die()
