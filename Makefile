@@ -52,7 +52,7 @@ VLLM_TESTS ?= vllm and not soak
 vllm:
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/vllm/make_venv.sh .venv-vllm || exit $$?
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m '$(VLLM_TESTS)' -n 3 --durations 20 $(BY_FILE) \
-	  tests/test_smoke_vllm.py $$(grep -rl --include='*.py' 'mark\.vllm' tests)
+	  tests/test_smoke_vllm*.py $$(grep -rl --include='*.py' 'mark\.vllm' tests)
 
 soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
