@@ -66,11 +66,18 @@ def assert_nearly_the_same(one: Path, other: Path) -> None:
         assert torch.allclose(first["state_dict"][name], tensor, atol=1e-4), name
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run whose world does not sleep; wherever the world is, its episodes are the same."""
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    slept(folder)[0].touch()
+    went_on(folder, *WORLDS["in this thread"])
+    return folder
+
+
 @pytest.mark.parametrize("where", WORLDS)
-def test_a_signal_is_heard_while_a_world_sleeps_and_the_run_goes_on_as_if_there_had_been_none(where, tmp_path):
-    more, folder, whole = WORLDS[where], tmp_path / "run", tmp_path / "whole"
-    slept(whole)[0].touch()
-    went_on(whole, *more)
+def test_a_signal_is_heard_while_a_world_sleeps_and_the_run_goes_on_as_if_there_had_been_none(where, whole, tmp_path):
+    more, folder = WORLDS[where], tmp_path / "run"
     assert stopped_asleep(folder, *more) < AT_ONCE_S, said(folder)
     assert checkpoint(folder)["global_step"] == 2
     went_on(folder, *more)
