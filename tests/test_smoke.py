@@ -73,7 +73,7 @@ def test_recorded_lifecycles_are_read_back_whole(smoke):
 
 def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
     checkpoint = ("--ckpt_path", str(smoke[0] / "checkpoints" / "last.ckpt"))
-    fewer = ("--data.suites", "[{name: held_out, num_packs: 512, controls: [], warm_start_temperatures: []}]")
+    fewer = ("--data.suites", "[{name: held_out, num_packs: 128, controls: [], warm_start_temperatures: []}]")
     own = ("--trainer.default_root_dir", "t")
     tested = cod("test", "--config", "smoke", *own, *fewer, *checkpoint, cwd=tmp_path, cache=cache)
     assert tested.returncode == 0, tested.stderr[-3000:]
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
         json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]["cod_gain"]
         for folder in (tmp_path / "t", smoke[0])
     )
-    assert abs(again - first) < 0.1  # other sampling noise: the policy version differs
+    assert abs(again - first) < 0.15  # other sampling noise, since the policy version differs, in a quarter of the packs
     more = ("--trainer.max_epochs", "4", "--data.suites", "null", "--trainer.default_root_dir", "more")
     resumed = cod("fit", "--config", "smoke", *more, *checkpoint, cwd=tmp_path, cache=cache)
     assert resumed.returncode == 0, resumed.stderr[-3000:]
