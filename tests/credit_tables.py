@@ -10,6 +10,7 @@ from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, episode_table, facts_of, kind_id
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.objective.batch import Batch
+from cod_lightning.training.packs import PackChoice, PackOutcomes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +169,12 @@ def plain_credit(
         tilted=flat,
         filtered=filtered,
     )
+
+
+def outcomes(categories, values, valid=None):
+    """Of packs of these categories, with these advantages."""
+    choices = [PackChoice(index, category) for index, category in enumerate(categories)]
+    return PackOutcomes(choices=choices, credit=plain_credit(torch.tensor(values), valid))
 
 
 def cube(values: torch.Tensor, table: EpisodeTable) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """A training that takes a second: words, a policy of one layer, one epoch of small rollouts, each made into updates."""
 
+from typing import Any, NamedTuple
+
 import lightning as L
 import torch
 
@@ -7,7 +9,8 @@ from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import GRPOModule
-from tests.stubs import PlainContext, WordWorld
+from tests.credit_tables import kept_credit
+from tests.stubs import Following, PlainContext, WordWorld
 
 
 def quiet_trainer(folder, *callbacks, **options):
@@ -24,10 +27,17 @@ def quiet_trainer(folder, *callbacks, **options):
 
 
 class Updates(L.Callback):
-    """Keeps what each update trained on, and the logged values after it whose names begin so."""
+    """Keeps the groups that were trained on, the rows of each update, and the logged values after it whose names begin so."""
 
-    def __init__(self, begin="train/"):
-        self.begin, self.batches, self.values = begin, [], []
+    def __init__(self, begin=""):
+        self.begin, self.groups, self.batches, self.values = begin, [], [], []
+
+    def setup(self, trainer, pl_module, stage):
+        if isinstance(trainer.datamodule, RolloutDataModule):
+            trainer.datamodule.runner.follow(Following(rollout_played=self.rollout_played))
+
+    def rollout_played(self, label, groups):
+        self.groups += groups if label == "train" else []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.batches.append(batch)
@@ -43,11 +53,27 @@ def small_data(engine=None, world=None, **options):
     """Rollouts of four packs in words, two updates of each; `options` say otherwise."""
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
     sizes |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
-    return RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(sizes | options))
+    own = {"context": PlainContext(), "engine": engine or TransformersEngine()} | sizes
+    return RolloutDataModule(world or WordWorld(), **(own | options))
 
 
-def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, module=None, **sizes):
-    """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule, `module` further ones of the module."""
-    torch.manual_seed(0)
-    module = GRPOModule(small_policy(), lr=lr, mismatch=mismatch, **module or {})
-    quiet_trainer(folder, *callbacks).fit(module, small_data(engine, world, **sizes))
+class Fit(NamedTuple):
+    """What was trained, on what, what its updates had, the Trainer, and the credit of each rollout."""
+
+    module: GRPOModule
+    data: RolloutDataModule
+    updates: Updates
+    trainer: L.Trainer
+    credits: list[Any]
+
+
+def small_fit(
+    folder, *callbacks, data=None, lr=1e-2, module=None, trainer=None, ckpt_path=None, engine=None, world=None, **sizes
+):
+    """`Trainer.fit` with these callbacks; `module` and `trainer` are options of theirs, `sizes` of the DataModule."""
+    torch.manual_seed(sizes.get("seed", 0))
+    grpo, updates = GRPOModule(small_policy(), **{"lr": lr} | (module or {})), Updates()
+    data, credits = data or small_data(engine, world, **sizes), kept_credit(grpo)
+    fitted = quiet_trainer(folder, *callbacks, updates, **trainer or {})
+    fitted.fit(grpo, data, ckpt_path=ckpt_path)
+    return Fit(grpo, data, updates, fitted, credits)

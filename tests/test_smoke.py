@@ -81,7 +81,9 @@ def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
         json.loads((folder / "evaluation.json").read_text())["suites"]["held_out"]["cod_gain"]
         for folder in (tmp_path / "t", smoke[0])
     )
-    assert abs(again - first) < 0.15  # other sampling noise, since the policy version differs, in a quarter of the packs
+    assert (
+        abs(again - first) < 0.15
+    )  # other sampling noise, since the policy version differs, in a quarter of the packs
     more = ("--trainer.max_epochs", "4", "--data.suites", "null", "--trainer.default_root_dir", "more")
     resumed = cod("fit", "--config", "smoke", *more, *checkpoint, cwd=tmp_path, cache=cache)
     assert resumed.returncode == 0, resumed.stderr[-3000:]

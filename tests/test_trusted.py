@@ -17,7 +17,7 @@ from cod_lightning.commands.train import config_of_run, model_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from, parsed
 from tests.cases import each
-from tests.checkpoints.test_checkpoint import content, model
+from tests.checkpoints.made import content, model
 from tests.records import group
 from tests.reports.made_runs import write_run
 

@@ -1,6 +1,7 @@
 """Lifecycles: packs played by any engine, in words unless otherwise said, or by a scripted policy; and exact log-probs."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from cod_lightning.engines.base import Engine, Request
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -23,7 +25,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack, Split
-from tests.stubs import FunctionEngine, PlainContext, WordWorld
+from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
 
 CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
 SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
@@ -51,6 +53,31 @@ def play(
     asked = Sampler(engine=engine, **({"chat": CHAT, "window": 96, "max_new_tokens": 4} | sampler))
     mechanism = mechanism or PlainContext()
     return run_groups(packs, num_siblings, Setting(env=env, mechanism=mechanism, sampler=asked, **(setting or {})))
+
+
+class Ledger(WordWorld):
+    """Carries over how many turns were ever played in it, and shows it first."""
+
+    played = 0
+
+    def reset(self, *, seed=None, options=None):
+        text, info = super().reset(options=options)
+        return f"w{self.played} {text}", info
+
+    def step(self, action):
+        self.played += 1
+        return super().step(action)
+
+
+def speak(request):
+    """Words that the request's noise decides."""
+    return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
+
+
+def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, mechanism=None, **more):  # noqa: B008
+    sizes = {"num_packs": 2, "num_siblings": siblings, "num_tasks": num_tasks}
+    setting = {"program": program, **more}
+    return play(engine or FunctionEngine(speak), world or Ledger(), mechanism, setting=setting, **sizes)
 
 
 def scripted(

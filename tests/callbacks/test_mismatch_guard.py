@@ -10,9 +10,8 @@ from msgspec import structs
 from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
-from tests.small_fit import Updates, quiet_trainer, small_data, small_fit, small_policy
+from tests.small_fit import Updates, small_fit
 
 
 class BentEngine(TransformersEngine):
@@ -29,9 +28,7 @@ class BentEngine(TransformersEngine):
 
 
 def fit(folder, engine, guard, **options):
-    recorder = Updates()
-    small_fit(folder, WeightSync(self_test=None), guard, recorder, engine=engine, **options)
-    return recorder
+    return small_fit(folder, WeightSync(self_test=None), guard, engine=engine, **options).updates
 
 
 def test_a_true_engine_gives_figures_and_no_warning(tmp_path):
@@ -45,12 +42,11 @@ def test_a_true_engine_gives_figures_and_no_warning(tmp_path):
 
 
 def test_a_validation_within_a_rollout_is_not_taken_for_a_gap_of_the_engine(tmp_path):
-    recorder, guard = Updates(), MismatchGuard(warn_at=1e-6)
-    trainer = quiet_trainer(tmp_path, WeightSync(), guard, recorder, max_epochs=2, limit_train_batches=1)
+    guard, trainer = MismatchGuard(warn_at=1e-6), {"max_epochs": 2, "limit_train_batches": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        trainer.fit(GRPOModule(small_policy(), lr=0.1), small_data())
-    assert [logged["train/mismatch_kl"] < 1e-8 for logged in recorder.values] == [True, True]
+        updates = small_fit(tmp_path, WeightSync(), guard, lr=0.1, trainer=trainer).updates
+    assert [logged["train/mismatch_kl"] < 1e-8 for logged in updates.values] == [True, True]
 
 
 def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_however_many_updates_log_it(tmp_path):
@@ -92,7 +88,7 @@ def test_an_update_without_tokens_which_logs_the_figure_of_the_one_before_is_no_
 
 
 def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
-    own = {"lr": 0.1, "mismatch": TokenTruncate(), "rollouts_per_epoch": 1}
+    own = {"lr": 0.1, "module": {"mismatch": TokenTruncate()}, "rollouts_per_epoch": 1}
     recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), **own)
     for batch in recorder.batches:
         mask = batch.action_mask
@@ -102,7 +98,8 @@ def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rol
 
 
 def test_tokens_on_which_engine_and_training_disagree_are_masked(tmp_path):
+    own = {"module": {"mismatch": TokenMask()}, "rollouts_per_epoch": 1}
     with pytest.warns(UserWarning, match="drift apart"):
-        recorder = fit(tmp_path, BentEngine(2.0), MismatchGuard(0.1, 1e3), mismatch=TokenMask(), rollouts_per_epoch=1)
+        recorder = fit(tmp_path, BentEngine(2.0), MismatchGuard(0.1, 1e3), **own)
     assert [logged["train/mismatch_corrected"] for logged in recorder.values] == [1.0, 1.0]
     assert [logged["train/gradient_norm"] for logged in recorder.values] == [0.0, 0.0]

@@ -54,16 +54,14 @@ class SleepyEngine(TransformersEngine):
 
 
 def test_a_run_that_goes_on_samples_as_the_version_that_it_had(tmp_path):
-    sync, updates = WeightSync(self_test=None), Updates()
+    sync = WeightSync(self_test=None)
     sync.load_state_dict({"policy_version": 3, "last_gap": None, "last_sync_s": 0.0})
-    small_fit(tmp_path, sync, updates, rollouts_per_epoch=1)
+    updates = small_fit(tmp_path, sync, rollouts_per_epoch=1).updates
     assert {version for batch in updates.batches for version in batch.policy_version.tolist()} == {3}
 
 
 def fit(folder, engine, sync):
-    logged = Updates("")
-    small_fit(folder, sync, logged, engine=engine, lr=1e-1, rollouts_per_epoch=3)
-    return logged.values
+    return small_fit(folder, sync, engine=engine, lr=1e-1, rollouts_per_epoch=3).updates.values
 
 
 def test_every_sync_is_timed_and_its_gap_and_how_far_it_moved_the_policy_are_logged(tmp_path):

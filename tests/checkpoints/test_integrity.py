@@ -8,7 +8,7 @@ import torch
 from cod_lightning.cache import digests
 from cod_lightning.checkpoints.checkpoint import MARKER, METADATA, damage, seal
 from tests.cases import each
-from tests.checkpoints.test_checkpoint import model, sharded
+from tests.checkpoints.made import model, sharded
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 

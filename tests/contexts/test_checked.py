@@ -15,8 +15,8 @@ from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Message, Role
 from tests.cases import each
+from tests.hostile_texts import SPELLINGS
 from tests.records import episode, turn
-from tests.test_normal_form import SPELLINGS
 
 INSIDE = {"hint": HintContext, "notebook": NotebookContext}
 RECORDS = {"episodes": EpisodesContext, "transcript": TranscriptContext}

@@ -21,12 +21,11 @@ from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
-from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
 from tests.cases import each
-from tests.small_fit import quiet_trainer, small_data, small_policy
+from tests.small_fit import small_data, small_fit
 from tests.stubs import WordWorld
 
 
@@ -46,12 +45,9 @@ class Noting(L.Callback):
 
 def fit(folder, ckpt_path=None, data=None, every=None, more=None, callbacks=(), **limits):
     """Of four updates an epoch."""
-    torch.manual_seed(0)
-    noted, module = Noting(), GRPOModule(small_policy(), **{"lr": 1e-2} | (more or {}))
+    noted, trainer = Noting(), {"enable_checkpointing": True} | limits
     own = (WeightSync(self_test=None), noted, RunCheckpoint(folder, every, None), *callbacks)
-    trainer = quiet_trainer(folder, *own, enable_checkpointing=True, **limits)
-    trainer.fit(module, data or small_data(), ckpt_path=ckpt_path)
-    return noted, module
+    return noted, small_fit(folder, *own, data=data, module=more, trainer=trainer, ckpt_path=ckpt_path).module
 
 
 def assert_alike(module, other):

@@ -14,9 +14,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.types import EpisodeStatus, Split
 from tests.cases import each
-from tests.rollout.test_lifecycle import live
 from tests.stubs import FunctionEngine, WordWorld
-from tests.word_play import SAY_W1
+from tests.word_play import SAY_W1, play
 
 
 class Container(AsyncWorld, WordWorld):
@@ -48,7 +47,7 @@ class Shared(list):
 
 
 def played(world, **more):
-    return live(FunctionEngine(lambda _: SAY_W1), world, num_tasks=1, **more).lifecycles
+    return play(FunctionEngine(lambda _: SAY_W1), world, num_tasks=1, **more)[0].lifecycles
 
 
 def test_episodes_and_their_rewards_are_those_of_the_same_world_in_this_thread():

@@ -28,8 +28,8 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.methods.test_attempts import live
 from tests.played import play
+from tests.word_play import live
 
 
 def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited_by_the_other_attempts():

@@ -1,14 +1,15 @@
-"""What a program says of credit: with whom its episodes are compared, and which rewards their returns have."""
+"""Programs that look at what came of episodes, and what they say of credit: with whom it compares, and which rewards it adds up."""
 
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.lifecycles import Ask, Program
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
 from cod_lightning.rollout import transcript
@@ -16,10 +17,40 @@ from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.credit_tables import credit_table, credited_entries
-from tests.lifecycles.test_programs import UntilSolved, Watch
-from tests.methods.test_attempts import live
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
+from tests.word_play import live
+
+
+@dataclass(frozen=True)
+class UntilSolved(Program):
+    """Each task until it is solved, three times at most, each time with what was written after the time before."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            for _ in range(3):
+                solved = await agent.solve(task)
+                await agent.rewrite(solved)
+                if solved.success:
+                    break
+
+    @property
+    def held_out(self):
+        return ConnectTheDots()
+
+
+def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_train(tmp_path):
+    updates = small_fit(tmp_path, WeightSync(), program=UntilSolved(), group_size=6).updates
+    lives = [life for group in updates.groups for life in group.lifecycles]
+    assert len({len(life.episodes) for life in lives}) > 1
+    for life in lives:
+        kinds = [(episode.kind, episode.position) for episode in life.episodes]
+        assert kinds == [(kind, n) for n in range(len(life.solves)) for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)]
+        assert sum(bool(one.success) for one in life.solves) <= 2
+    assert all(logged["train/gradient_norm"] > 0 for logged in updates.values)
+    known = torch.cat([batch.advantages for batch in updates.batches])
+    assert known.isfinite().any()
+    assert known.isnan().any(), "an episode that no sibling has at its place"
 
 
 @dataclass(frozen=True)
@@ -35,10 +66,9 @@ class NamedByTask(UntilSolved):
 
 
 def test_episodes_that_a_program_names_are_compared_by_name_also_within_a_lifecycle(tmp_path):
-    watch = Watch()
-    small_fit(tmp_path, WeightSync(), watch, program=NamedByTask(), group_size=6)
-    assert len({len(life.episodes) for group in watch.groups for life in group.lifecycles}) > 1
-    for group in watch.groups:
+    updates = small_fit(tmp_path, WeightSync(), program=NamedByTask(), group_size=6).updates
+    assert len({len(life.episodes) for group in updates.groups for life in group.lifecycles}) > 1
+    for group in updates.groups:
         (again,) = transcript.load(transcript.dump(group))
         table = credit_table([again])
         found = credited_entries(table, TaskCredit(), GroupMean())

@@ -4,11 +4,9 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import lightning as L
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -29,7 +27,6 @@ from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
@@ -260,8 +257,8 @@ def test_a_program_that_misuses_its_agent_ends_the_run_in_one_line(misuse):
 
 def test_what_is_paid_is_written_as_a_number(tmp_path):
     program = Misusing(lambda agent, written, solved: agent.pay(written, [solved], whole=True))
-    small_fit(tmp_path, WeightSync(self_test=None), watch := Watch(), program=program)
-    again = [one for group in watch.groups for one in transcript.load(transcript.dump(group))]
+    updates = small_fit(tmp_path, WeightSync(self_test=None), program=program).updates
+    again = [one for group in updates.groups for one in transcript.load(transcript.dump(group))]
     assert {one.episodes[0].parts["whole"] for group in again for one in group.lifecycles} == {1.0}
 
 
@@ -377,55 +374,6 @@ def test_each_task_by_itself_needs_no_order():
 
 def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_program():
     assert steps(ConnectTheDots(), 3, updates=False) == [(SOLVE, n) for n in range(3)]
-
-
-@dataclass(frozen=True)
-class UntilSolved(Program):
-    """Each task until it is solved, three times at most, each time with what was written after the time before."""
-
-    async def __call__(self, agent, pack):
-        for task in pack.tasks:
-            for _ in range(3):
-                solved = await agent.solve(task)
-                await agent.rewrite(solved)
-                if solved.success:
-                    break
-
-    @property
-    def held_out(self):
-        return ConnectTheDots()
-
-
-class Watch(L.Callback, RolloutObserver):
-    """Groups that were trained on, and the credit and gradient of updates."""
-
-    def __init__(self):
-        self.groups, self.batches, self.norms = [], [], []
-
-    def setup(self, trainer, pl_module, stage):
-        trainer.datamodule.runner.follow(self)
-
-    def rollout_played(self, label, groups):
-        self.groups += groups if label == "train" else []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.norms.append(float(trainer.callback_metrics["train/gradient_norm"]))
-
-
-def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_train(tmp_path):
-    watch = Watch()
-    small_fit(tmp_path, WeightSync(), watch, program=UntilSolved(), group_size=6)
-    lives = [life for group in watch.groups for life in group.lifecycles]
-    assert len({len(life.episodes) for life in lives}) > 1
-    for life in lives:
-        kinds = [(episode.kind, episode.position) for episode in life.episodes]
-        assert kinds == [(kind, n) for n in range(len(life.solves)) for kind in (SOLVE, UPDATE)]
-        assert sum(bool(one.success) for one in life.solves) <= 2
-    assert all(norm > 0 for norm in watch.norms)
-    known = torch.cat([batch.advantages for batch in watch.batches])
-    assert known.isfinite().any()
-    assert known.isnan().any(), "an episode that no sibling has at its place"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Attempts from a snapshot: same moment, other noise, and a lifecycle that does not notice."""
 
-import random
 from dataclasses import replace
 
 import torch
@@ -18,34 +17,8 @@ from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld, counted
-from tests.word_play import CHAT, play
-
-
-class Ledger(WordWorld):
-    """Carries over how many turns were ever played in it, and shows it first."""
-
-    played = 0
-
-    def reset(self, *, seed=None, options=None):
-        text, info = super().reset(options=options)
-        return f"w{self.played} {text}", info
-
-    def step(self, action):
-        self.played += 1
-        return super().step(action)
-
-
-def speak(request):
-    """Words that the request's noise decides."""
-    return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
-
-
-def live(program=ConnectTheDots(), world=None, engine=None, num_tasks=4, siblings=2, mechanism=None, **more):  # noqa: B008
-    sizes = {"num_packs": 2, "num_siblings": siblings, "num_tasks": num_tasks}
-    setting = {"program": program, **more}
-    return play(engine or FunctionEngine(speak), world or Ledger(), mechanism, setting=setting, **sizes)
-
+from tests.stubs import FunctionEngine, PlainContext, counted
+from tests.word_play import Ledger, live, speak
 
 ANCHORED = Anchored(attempts=3, fraction=1.0)
 EVERYWHERE = Counterfactual(attempts=2, fraction=1.0, program=ANCHORED)

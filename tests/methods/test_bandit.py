@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cod_lightning.methods.bandit import Bandit, mean_absolute
-from tests.training.test_packs import outcomes
+from tests.credit_tables import outcomes
 
 
 def bandit(categories=("a", "b"), seed=1, **options):

@@ -20,9 +20,8 @@ from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.credit_tables import credit_table
-from tests.methods.test_attempts import Ledger, live, speak
 from tests.stubs import FunctionEngine, WordWorld
-from tests.word_play import CHAT, first_packs, play
+from tests.word_play import CHAT, Ledger, first_packs, live, play, speak
 
 PLAN = PlanAndSolve(request=" w5")
 ORDER = [EpisodeKind.WRITE, EpisodeKind.SOLVE, EpisodeKind.UPDATE]

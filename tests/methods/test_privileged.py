@@ -32,8 +32,8 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
 from tests.evaluation.echoes import Echo
 from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
+from tests.scored import LENGTHS, TINY, by_definition, forward, rows
 from tests.stubs import FunctionEngine, WordWorld
-from tests.training.test_scorers import LENGTHS, TINY, by_definition, forward, rows
 
 
 def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(tmp_path):

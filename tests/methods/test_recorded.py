@@ -5,7 +5,6 @@ import math
 import os
 import threading
 
-import lightning as L
 import pytest
 import torch
 from msgspec import structs
@@ -13,30 +12,29 @@ from msgspec import structs
 from cod_lightning.callbacks.transcripts import Transcripts
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.engines.base import digest
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.recorded import RecordedGroups
-from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import REC
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import TrainingPacks
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 from tests.cases import each
-from tests.small_fit import quiet_trainer, small_data, small_policy
+from tests.small_fit import small_fit
 from tests.stubs import WordWorld
 
 SIZES_OF_POLICY = 1000, 512
 """Its ids, and its window."""
 
 
-def fit(folder, *, source=None, loss=None, **more):
+def fit(folder, *, source=None, **more):
     """Weights after two rollouts, and the engine."""
-    L.seed_everything(3, verbose=False)
-    module, engine = GRPOModule(small_policy(), lr=1e-2, loss=loss or REC(), reweight=None), TransformersEngine()
-    data = small_data(engine, source=source, seed=3, group_size=2, packs_per_rollout=2, **more)
-    callbacks = (Transcripts(train_per_rollout=2), WeightSync(self_test=None))
-    quiet_trainer(folder, *callbacks, limit_val_batches=0).fit(module, data)
-    return {name: weight.clone() for name, weight in module.model.state_dict().items()}, engine
+    callbacks, module = (
+        (Transcripts(train_per_rollout=2), WeightSync(self_test=None)),
+        {"loss": REC(), "reweight": None},
+    )
+    sizes = {"source": source, "seed": 3, "group_size": 2, "packs_per_rollout": 2} | more
+    run = small_fit(folder, *callbacks, module=module, trainer={"limit_val_batches": 0}, **sizes)
+    return {name: weight.clone() for name, weight in run.module.model.state_dict().items()}, run.data.engine
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from cod_lightning.methods.self_imitation import SelfImitation
-from tests.training.test_replay import of_rollout, recorded
+from tests.story import of_rollout, recorded
 
 
 def test_self_imitation_replays_what_is_still_better_than_the_median_with_a_weight_that_rises():

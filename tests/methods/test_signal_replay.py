@@ -4,12 +4,9 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visit
-from cod_lightning.training.scorers import ScorerByWorld
 from tests.cases import each
 from tests.methods.test_revisits import played
-from tests.training.test_replay import Everything, Story, of_rollout, recorded, row_key
-from tests.training.test_rollouts import updates
-from tests.training.test_scorers import Says
+from tests.story import of_rollout, recorded
 
 
 class Named(Revisits):
@@ -98,25 +95,6 @@ def test_packs_of_one_name_without_the_visit_have_the_same_tasks_in_their_order(
                 task.spec for task in pack.tasks
             ]
     assert len(tasks) > 8
-
-
-def test_replayed_rows_have_the_teacher_of_their_own_world():
-    seen = []
-    for batch in updates(Story(Everything()).stream):
-        names = [batch.pack_ids[g] for g in batch.place[:, 0].tolist()]
-        scorer = ScorerByWorld({name: Says(float(-int(name[1:]) - 1)) for name in dict.fromkeys(names)})
-        scores = scorer.score(batch, lambda model, rows: None)
-        played_by = {row_key(batch, r): names[r] for r in range(len(batch)) if not batch.is_replayed[r]}
-        seen.append((batch, names, scores, played_by))
-    known = {key: name for *_, played_by in seen for key, name in played_by.items()}
-    num_replayed = 0
-    for batch, names, scores, _ in seen:
-        for r in range(len(batch)):
-            assert known[row_key(batch, r)] == names[r]
-            found = set(scores[r][batch.action_mask[r]].tolist())
-            assert found == {float(-int(names[r][1:]) - 1)}
-            num_replayed += int(batch.is_replayed[r])
-    assert num_replayed > 0
 
 
 @each(("advantage", "num_joining"), [(0.4, 1), (0.0, 2), (-0.3, 2)])

@@ -20,14 +20,14 @@ from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.methods.transcript import TranscriptContext
+from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.scorers import FrozenRole
 from tests.cases import each
-from tests.small_fit import small_fit
-from tests.training.test_rollouts import data, module
+from tests.small_fit import small_data, small_fit, small_policy
 
 
 @each(
@@ -77,7 +77,7 @@ from tests.training.test_rollouts import data, module
 )
 def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
     with pytest.raises(ConfigError, match=said):
-        check_combination(module(**options), data(**of_data))
+        check_combination(GRPOModule(small_policy(), **options), small_data(**of_data))
 
 
 @each(
@@ -106,7 +106,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
     ],
 )
 def test_options_that_have_a_meaning_together_are_taken(options, of_data):
-    check_combination(module(**options), data(**of_data))
+    check_combination(GRPOModule(small_policy(), **options), small_data(**of_data))
 
 
 @dataclass(frozen=True, kw_only=True)

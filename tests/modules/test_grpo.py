@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import lightning as L
 import pytest
 import torch
 
@@ -18,32 +17,16 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.terms import JSD, KL, EntropyBonus
 from cod_lightning.training.scorers import Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
-from tests.credit_tables import advantage, kept_credit
+from tests.credit_tables import advantage
 from tests.loss_inputs import LOSSES
-from tests.small_fit import Updates, quiet_trainer, small_data, small_policy
+from tests.small_fit import small_fit
 from tests.stubs import Unrewarding, WordWorld
 
 
-class Recorder(Updates):
-    """Keeps the credit of each update's rollout, too."""
-
-    def __init__(self, credits):
-        super().__init__()
-        self.credits, self._of_rollouts = [], credits
-
-    def on_train_batch_end(self, *of_update):
-        super().on_train_batch_end(*of_update)
-        self.credits.append(self._of_rollouts[-1])
-
-
 def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
-    L.seed_everything(seed, verbose=False)
-    grpo = GRPOModule(small_policy(), **({"lr": 1e-3} | module))
-    data = small_data(world=world, val_packs=4, seed=seed)
-    recorder = Recorder(kept_credit(grpo))
-    trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps, limit_val_batches=0)
-    trainer.fit(grpo, data)
-    return grpo, data, recorder, trainer
+    """Of two updates a rollout."""
+    trainer, module = {"max_steps": max_steps, "limit_val_batches": 0}, {"lr": 1e-3} | module
+    return small_fit(tmp_path, WeightSync(), world=world, module=module, trainer=trainer, val_packs=4, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +39,16 @@ def weights(module):
 
 
 def test_engine_and_training_agree_on_every_rollout_and_an_update_is_of_one_policy_version(usual):
-    *_, recorder, _ = usual
-    gaps = [values["train/logprob_gap"] for values in recorder.values[0::2]]
+    gaps = [values["train/logprob_gap"] for values in usual.updates.values[0::2]]
     assert max(gaps) < 1e-5
-    versions = [set(batch.policy_version.tolist()) for batch in recorder.batches]
+    versions = [set(batch.policy_version.tolist()) for batch in usual.updates.batches]
     assert all(len(v) == 1 for v in versions)
     assert versions[0] == versions[1]
     assert max(versions[1]) < min(versions[2])
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(usual, tmp_path):
-    first, second, other = (weights(module) for module in (usual[0], *(fit(tmp_path, seed=s)[0] for s in (3, 4))))
+    first, second, other = (weights(of.module) for of in (usual, *(fit(tmp_path, seed=s) for s in (3, 4))))
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
@@ -86,9 +68,9 @@ def test_rewards_become_advantages_before_they_come_to_the_module(tmp_path):
 
 
 def test_a_run_of_no_updates_ends_before_its_first(tmp_path):
-    *_, recorder, trainer = fit(tmp_path, max_steps=0)
-    assert trainer.global_step == 0
-    assert recorder.batches == []
+    run = fit(tmp_path, max_steps=0)
+    assert run.trainer.global_step == 0
+    assert run.updates.batches == []
 
 
 def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tmp_path):
@@ -98,9 +80,9 @@ def test_an_update_whose_packs_all_failed_changes_nothing_and_the_run_goes_on(tm
                 raise RuntimeError("broken")
             return super().reset(options=options)
 
-    module, _, recorder, _ = fit(tmp_path, max_steps=2, world=Broken())
-    assert len(recorder.batches[1]) == 0 < len(recorder.batches[0])
-    assert recorder.values[1]["train/gradient_norm"] == 0 < recorder.values[0]["train/gradient_norm"]
+    module, _, updates, *_ = fit(tmp_path, max_steps=2, world=Broken())
+    assert len(updates.batches[1]) == 0 < len(updates.batches[0])
+    assert updates.values[1]["train/gradient_norm"] == 0 < updates.values[0]["train/gradient_norm"]
     assert weights(module).isfinite().all()
     assert module.num_moved == 1, "only the first has moved the weights"
 
@@ -138,14 +120,14 @@ def test_a_gradient_that_is_not_finite_stops_the_run_before_it_is_in_the_weights
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A module some updates away from what sampled the batch, in which some episodes have two rows."""
-    module, _, recorder, _ = fit(
+    module, _, updates, *_ = fit(
         tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, terms=[KL(coefficient=0.1)]
     )
-    batch = recorder.batches[0]
+    batch = updates.batches[0]
     changed = {name: getattr(batch, name).clone() for name in ("episode", "siblings", "advantages", "place")}
     for of in changed.values():
         of[1::6] = of[0::6][: len(of[1::6])]
-    return module, replace(batch, **changed), recorder
+    return module, replace(batch, **changed), updates
 
 
 def accumulated(module, batch, budget):
@@ -190,17 +172,17 @@ def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name
 
 def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_out_of_the_mean(tmp_path):
     own = {"max_steps": 1, "reweight": None, "credit": TrajectoryCredit(), "gradient_clip_val": None}
-    plain, filtered = (fit(tmp_path, world=Unrewarding(), filter_packs=f, **own)[2] for f in (False, True))
-    batch = plain.batches[0]
+    plain, filtered = (fit(tmp_path, world=Unrewarding(), filter_packs=f, **own) for f in (False, True))
+    batch, logged = plain.updates.batches[0], plain.updates.values[0]
     rewards = plain.credits[0].table.solved()[0].sum(-1)
     silent = (rewards == rewards[:, :1]).all(dim=1)
     assert silent[1::2].all()
     assert not silent.all()
-    assert plain.values[0]["train/zero_variance_packs"] == pytest.approx(float(silent.float().mean()))
+    assert logged["train/zero_variance_packs"] == pytest.approx(float(silent.float().mean()))
     kept = batch.action_mask[~silent[batch.place[:, 0]]].sum().item()
     num_tokens = int(batch.action_mask.sum())
     assert 0 < kept < num_tokens
-    ratio = filtered.values[0]["train/gradient_norm"] / plain.values[0]["train/gradient_norm"]
+    ratio = filtered.updates.values[0]["train/gradient_norm"] / logged["train/gradient_norm"]
     assert ratio == pytest.approx(num_tokens / kept, rel=1e-4)
 
 
@@ -214,9 +196,8 @@ TERMS = {
 def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_their_definition(tmp_path, name):
     """The second update of a rollout: the policy has left its reference, and some rows have no advantage."""
     own = {"loss": LOSSES["rloo"][0], "lr": 1e-2, "gradient_clip_val": None, "reweight": None} | {"terms": TERMS[name]}
-    module = fit(tmp_path, max_steps=1, **own)[0]
-    recorder = fit(tmp_path, max_steps=2, **own)[2]
-    batch, logged = recorder.batches[1], recorder.values[1]
+    module, run = fit(tmp_path, max_steps=1, **own).module, fit(tmp_path, max_steps=2, **own)
+    batch, logged, (credit,) = run.updates.batches[1], run.updates.values[1], run.credits
     assert (batch.advantages == 0).any()
     module.model.zero_grad()
     episodes = len({tuple(place) for place in batch.place.tolist()})
@@ -229,7 +210,7 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
         frozen = None if module.reference is None else torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1)
         for t in batch.action_mask[row].nonzero().flatten().tolist():
             logprob = scores[t - 1, ids[t]]
-            total = total - advantage(recorder.credits[1], batch, row) * logprob / episodes
+            total = total - advantage(credit, batch, row) * logprob / episodes
             spread = -(scores[t - 1].exp() * scores[t - 1]).sum()
             total = total - bonus * spread / tokens
             entropy += spread.item() / tokens
@@ -249,8 +230,8 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
 
 
 def test_the_reference_stays_the_policy_that_training_began_with(trained):
-    module, _, recorder = trained
-    batch = recorder.batches[2]  # of the second rollout
+    module, _, updates = trained
+    batch = updates.batches[2]  # of the second rollout
     for row in range(3):
         ids = batch.token_ids[row, : batch.lengths[row]]
         logprobs = torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1).detach()
@@ -273,12 +254,11 @@ class Asked(Scorer):
 
 def test_other_models_score_without_gradients_and_tokens_without_a_score_count_once_and_in_no_mean(tmp_path):
     asked = Asked()
-    *_, recorder, _ = fit(
-        tmp_path, max_steps=1, terms=[KL(to="teacher", estimator="k1"), JSD()], scorers={"teacher": asked}
-    )
+    terms = [KL(to="teacher", estimator="k1"), JSD()]
+    updates = fit(tmp_path, max_steps=1, terms=terms, scorers={"teacher": asked}).updates
     assert asked.with_gradient
     assert not any(asked.with_gradient)
-    (batch, logged) = recorder.batches[0], recorder.values[0]
+    batch, logged = updates.batches[0], updates.values[0]
     scored = batch.action_mask & batch.scores["teacher"].isfinite()
     assert logged["train/teacher_missing"] == pytest.approx(1 - float(scored.sum() / batch.action_mask.sum()))
     gap = (batch.behaviour_logprobs - batch.scores["teacher"])[scored]
@@ -286,8 +266,8 @@ def test_other_models_score_without_gradients_and_tokens_without_a_score_count_o
 
 
 def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_another_prompt_have_none(tmp_path):
-    module, _, recorder, _ = fit(tmp_path, max_steps=1, token_budget=60)
-    batch = recorder.batches[0]
+    module, _, updates, *_ = fit(tmp_path, max_steps=1, token_budget=60)
+    batch = updates.batches[0]
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
     without = tuple(batch.place[1].tolist())
 

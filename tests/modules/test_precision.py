@@ -26,8 +26,7 @@ from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.scorers import Scorer
 from tests.cases import each
 from tests.credit_tables import credit_table, kept_credit
-from tests.small_fit import quiet_trainer, small_data
-from tests.stubs import Following
+from tests.small_fit import Updates, quiet_trainer, small_data
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 HALF = pytest.mark.parametrize("precision", ["bf16-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
@@ -45,28 +44,16 @@ class Watched(REC):
         return out
 
 
-class Watch(L.Callback):
-    """Keeps batches, logged values, and the groups they were made of."""
-
-    def __init__(self):
-        self.batches, self.values, self.groups = [], [], []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.batches.append(batch)
-        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
-
-
 def trainer(folder, precision, *callbacks, **options):
     return quiet_trainer(folder, *callbacks, precision=precision, **options)
 
 
-def online(folder, precision, val_packs=2, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
+def online(folder, precision, val_packs=2, **module) -> tuple[Any, Any, L.Trainer, Updates]:
     """Module, DataModule, Trainer, what was watched, and the weights before."""
     L.seed_everything(3, verbose=False)
     grpo = GRPOModule(TinyPolicy(**TINY), **({"lr": 1e-2, "loss": Watched()} | module))
     data = small_data(val_packs=val_packs, suites=[Suite(name="heldout", num_packs=5, pack_size=2)])
-    watch = Watch()
-    data.runner.follow(Following(rollout_played=lambda label, groups: watch.groups.append((label, groups))))
+    watch = Updates()
     return grpo, data, trainer(folder, precision, WeightSync(), Evaluation(), watch, max_epochs=1), watch
 
 
@@ -104,7 +91,7 @@ def trained(request, tmp_path_factory):
 
 def test_the_rows_of_an_update_and_its_loss_stay_in_float32(trained):
     module, data, watch, *_ = trained
-    (_, groups), *_ = [played for played in watch.groups if played[0] == "train"]
+    groups = watch.groups[:4]
     index = {group.pack.id: g for g, group in enumerate(groups)}
     sampled = collate(segments_of(groups[:2]), credit_table(groups), index, pad_id=data.chat.pad_id)
     batch = watch.batches[0]
@@ -248,7 +235,7 @@ def test_the_warm_start_trains_in_half_precision_too(tmp_path, precision):
     data = DemonstrationDataModule(
         Levers(protocol="compact"), HintContext(protocol="compact"), num_updates=8, packs_per_update=2, num_packs=8
     )
-    module, watch = WarmStartModule(TinyPolicy(**TINY), lr=1e-2, warmup_updates=1), Watch()
+    module, watch = WarmStartModule(TinyPolicy(**TINY), lr=1e-2, warmup_updates=1), Updates()
     trainer(tmp_path, precision, watch, max_epochs=1).fit(module, data)
     losses = [values["warm_start/loss"] for values in watch.values]
     assert weights(module.model).isfinite().all()

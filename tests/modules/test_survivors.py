@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
+from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.engines.transformers import TransformersEngine
 from tests.credit_tables import cube
-from tests.modules.test_grpo import fit
+from tests.small_fit import small_fit
 
 FAILS = {(0, 0, 1), (0, 1, 2), (0, 3, 0), (1, 2, 1)}
 """(pack, sibling, episode) at which an engine fails: pack 0 keeps one of four lifecycles, pack 1 three."""
@@ -47,11 +48,12 @@ def own(rewards, e):
 @pytest.mark.usefixtures("_flaky")
 @pytest.mark.parametrize(("rule", "credited"), [(EpisodeCredit(), mean_to_go), (TaskCredit(), own)])
 def test_gradients_come_from_survivors_only_and_are_divided_by_their_tokens(tmp_path, rule, credited):
-    module, _, recorder, _ = fit(
-        tmp_path, max_steps=1, seed=9, lr=1e-12, gradient_clip_val=None, reweight=None, credit=rule
+    own = {"gradient_clip_val": None, "reweight": None, "credit": rule}
+    module, _, updates, _, credits = small_fit(
+        tmp_path, WeightSync(), seed=9, lr=1e-12, module=own, val_packs=4, trainer={"max_steps": 1}
     )
-    batch, num_tokens, total, packs = recorder.batches[0], 0, torch.zeros(()), set()
-    table = recorder.credits[0].table
+    batch, num_tokens, total, packs = updates.batches[0], 0, torch.zeros(()), set()
+    table = credits[0].table
     module.model.zero_grad()
     for row, (g, k, e) in enumerate(batch.place.tolist()):
         siblings = [credited(rewards_of(cube(table.rewards, table), g, other), e) for other in range(4)]
@@ -69,4 +71,4 @@ def test_gradients_come_from_survivors_only_and_are_divided_by_their_tokens(tmp_
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters() if p.grad is not None))
     assert packs == ({1} if credited is mean_to_go else {0, 1}), "no signal to look at"
     assert num_tokens < int(batch.action_mask.sum())
-    assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
+    assert updates.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)

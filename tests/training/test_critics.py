@@ -12,7 +12,7 @@ from cod_lightning.training.critics import CriticAtWork, ValueHead
 from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.credit_tables import made_batch
-from tests.small_fit import Updates, small_fit
+from tests.small_fit import small_fit
 
 
 @each("gae_lambda", [0.0, 0.7, 1.0])
@@ -77,8 +77,8 @@ def rows():
 
 
 def test_a_single_lifecycle_of_each_pack_trains_on_what_its_tokens_were_worth(tmp_path):
-    updates = Updates()
-    small_fit(tmp_path, WeightSync(), updates, module={"critic": ValueHead(lr=0.1)}, group_size=1, rollouts_per_epoch=4)
+    own = {"critic": ValueHead(lr=0.1)}
+    updates = small_fit(tmp_path, WeightSync(), module=own, group_size=1, rollouts_per_epoch=4).updates
     assert all(figures["train/gradient_norm"] > 0 for figures in updates.values)
     assert all(batch.known.equal(batch.action_mask) for batch in updates.batches)
     last = updates.batches[-1]
@@ -88,16 +88,16 @@ def test_a_single_lifecycle_of_each_pack_trains_on_what_its_tokens_were_worth(tm
 
 
 def test_tokens_of_a_kind_that_is_not_trained_are_worth_nothing_to_it(tmp_path):
-    updates, own = Updates(), {"critic": ValueHead(lr=0.1), "trained_kinds": ["update"]}
-    small_fit(tmp_path, WeightSync(), updates, module=own, group_size=1)
+    own = {"critic": ValueHead(lr=0.1), "trained_kinds": ["update"]}
+    updates = small_fit(tmp_path, WeightSync(), module=own, group_size=1).updates
     for batch in updates.batches:
         trained = batch.kinds == kind_id(EpisodeKind.UPDATE)
         assert batch.known.equal(batch.action_mask & trained[:, None])
 
 
 def test_shuffled_episodes_that_no_sibling_is_compared_with_are_trained_on_too(tmp_path):
-    updates, own = Updates(), {"critic": ValueHead(lr=0.1), "trained_kinds": ["solve"]}
-    small_fit(tmp_path, WeightSync(), updates, module=own, group_size=1, shuffle_episodes=True)
+    own = {"critic": ValueHead(lr=0.1), "trained_kinds": ["solve"]}
+    updates = small_fit(tmp_path, WeightSync(), module=own, group_size=1, shuffle_episodes=True).updates
     assert [len(batch.episode.unique()) for batch in updates.batches] == [4] * 4
     assert all(batch.known.equal(batch.action_mask) for batch in updates.batches)
     assert all(figures["train/gradient_norm"] > 0 for figures in updates.values[2:])

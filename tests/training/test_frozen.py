@@ -17,8 +17,8 @@ from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY
 from tests.cases import each
+from tests.small_fit import small_data
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
-from tests.training.test_rollouts import data
 
 
 def trained():
@@ -69,7 +69,7 @@ def test_without_a_path_and_without_weights_there_is_nothing_to_freeze_and_anoth
 
 @each("kinds", [None, ["update"], ["solve", "update"]])
 def test_what_a_frozen_role_plays_is_not_trained_on(kinds):
-    module, own = GRPOModule(TinyPolicy(), trained_kinds=kinds), data(frozen=FrozenRole("solve", "x"))
+    module, own = GRPOModule(TinyPolicy(), trained_kinds=kinds), small_data(frozen=FrozenRole("solve", "x"))
     own._chat = SimpleNamespace(tokenizer=None)
     own.words_for = lambda policy: ()
     module.meet(own, "fit")

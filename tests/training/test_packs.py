@@ -16,15 +16,10 @@ from cod_lightning.methods.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource, TrainingPacks, Uniform
 from cod_lightning.types import Group, Lifecycle, Split
 from tests.cases import each
-from tests.credit_tables import plain_credit
+from tests.credit_tables import outcomes, plain_credit
 from tests.stubs import WordWorld
 
 TWO = Mixture({"slow": Levers(max_turns=4), "fast": Levers(max_turns=1)})
-
-
-def outcomes(categories, values, valid=None):
-    choices = [PackChoice(index, category) for index, category in enumerate(categories)]
-    return PackOutcomes(choices=choices, credit=plain_credit(torch.tensor(values), valid))
 
 
 def test_the_uniform_source_names_the_packs_that_the_environment_draws_one_after_the_other():

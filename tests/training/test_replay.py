@@ -1,15 +1,12 @@
 """The replay buffer: what is stored and replayed, exact rows, bounds, checkpoints, ranks, and a replay that answers wrongly."""
 
 import math
-import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -22,146 +19,20 @@ from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import GRPO
-from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training import replay as replay_contract
-from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks
-from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
+from cod_lightning.training.replay import ReplayedEpisode, drawn
 from cod_lightning.training.replay_buffer import ReplayBuffer
-from cod_lightning.training.rollouts import TrainingRollouts
-from cod_lightning.training.stream import TrainStream
 from cod_lightning.training.update import plan_update
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle
 from tests import records
 from tests.cases import each
 from tests.credit_tables import credit_table, stamped
 from tests.forked import on_two_ranks
-from tests.stubs import PADDED_BY_0, FunctionEngine
-from tests.training.test_rollouts import NumberWorld, pack, updates
-
-SIBLINGS, TASKS = 3, 2
-
-
-def reward(number, sibling, task):
-    """Every fourth pack has no signal."""
-    return 0.0 if number % 4 == 3 else float((number + 2 * sibling + task) % 3) / 2
-
-
-def played(number, version):
-    """Lifecycles of two solve episodes; the first one has two turns that do not extend one another, so two rows."""
-
-    def turn(k, n, i):
-        rng = random.Random(f"{number} {k} {n} {i}")
-        num_actions = rng.randint(1, 3)
-        return records.turn(
-            new_ids=(1,) * rng.randint(1, 4),
-            action_ids=tuple(rng.randint(2, 90) for _ in range(num_actions)),
-            logprobs=tuple(-rng.random() for _ in range(num_actions)),
-            policy_version=version,
-        )
-
-    def life(k):
-        turns = [tuple(turn(k, n, i) for i in range(2 - n)) for n in range(TASKS)]
-        episodes = tuple(records.episode(position=n, turns=turns[n], reward=reward(number, k, n)) for n in range(TASKS))
-        return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=episodes)
-
-    return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
-
-
-def failed(number):
-    """Lifecycles whose world broke before the first turn."""
-    broken = Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.FAILED)
-    lives = (Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(broken,)) for k in range(SIBLINGS))
-    return Group(pack=pack(number), lifecycles=tuple(lives))
-
-
-class Everything(Replay):
-    """All that is stored joins the first update, with a tenth of its advantage."""
-
-    def choose(self, stored, rollout):
-        return [[ReplayedEpisode(one, one.advantage / 10) for one in stored], *[[] for _ in rollout.updates[1:]]]
-
-
-class Story:
-    """A stream with a replay, the credit of GroupMean over own rewards."""
-
-    def __init__(
-        self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3, failing=(), filtered=False, shuffle=False
-    ):
-        class Rollouts(TrainingRollouts):
-            def play(_, packs):
-                numbers = [one.world_seed for one in packs]
-                return [failed(n) if n in failing else played(n, self.rollouts_begun()) for n in numbers]
-
-        def credit(table):
-            self.credits.append(credited(table, TaskCredit(), GroupMean(), filtered=filtered))
-            return self.credits[-1]
-
-        runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
-        self.credited, self.credits, self.figures = credit, [], {}
-        self.rollouts = Rollouts(
-            setting=lambda: PADDED_BY_0,
-            group_size=SIBLINGS,
-            packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
-            runner=runner,
-            learner=lambda: SimpleNamespace(
-                credited=self.credited, compares_siblings=False, score=lambda rows, *_, **__: rows
-            ),
-            replay=None if replay is None else ReplayBuffer(replay, 5),
-            packs_per_rollout=packs,
-            updates_per_rollout=updates,
-            passes_per_rollout=passes,
-            shuffle_episodes=shuffle,
-            seed=5,
-        )
-        self.stream = TrainStream(self.next_rollout, rollouts, updates * passes, runner)
-
-    def next_rollout(self, number, first):
-        made = self.rollouts.next(number, first)
-        self.figures = {name: of for name, of in made.batch.figures.items() if name.startswith("replay/")}
-        return made
-
-    def rollouts_begun(self):
-        """A version for each rollout."""
-        return self.stream.num_rollouts
-
-    @property
-    def buffer(self):
-        return self.rollouts.replay
-
-
-class Numbers(PackSource):
-    """Packs in a row."""
-
-    def next(self, first, count):
-        return [PackChoice(index) for index in range(first, first + count)]
-
-
-def row_key(batch, row):
-    """What makes a row: ids, mask and log-probs."""
-    length = int(batch.lengths[row])
-    parts = (batch.token_ids, batch.action_mask, batch.behaviour_logprobs)
-    return tuple(tuple(part[row, :length].tolist()) for part in parts)
-
-
-def recorded(**options):
-    plain = {"rollout": 0, "pack_id": "p", "sibling": 0, "episode": 0, "policy_version": 0, "num_tokens": 5}
-    return RecordedEpisode(**plain | {"episode_return": 1.0, "group_return": 0.5, "advantage": 0.5} | options)
-
-
-def of_rollout(episodes=(), number=1, without=(), updates=((0,),), packs=None):
-    return RecordedRollout(
-        number=number,
-        policy_version=number,
-        episodes=episodes,
-        packs=packs or {0: "p"},
-        without_signal=frozenset(without),
-        updates=updates,
-    )
+from tests.story import Everything, Replayed, assert_goes_on, lives_of, recorded, row_key, same, updates
 
 
 def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_played_and_the_advantage_given():
-    made = updates(Story(Everything()).stream)
+    made = updates(Replayed(Everything()).stream)
     fresh = Counter(row_key(batch, r) for batch in made for r in range(len(batch)) if not batch.is_replayed[r])
     assert max(fresh.values()) == 1
     seen, known = [], {}
@@ -181,14 +52,14 @@ def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_play
 
 
 def test_beside_shuffled_episodes_too_what_is_replayed_joins_the_update_that_it_is_chosen_for():
-    story, alone = (updates(Story(replay, shuffle=True).stream) for replay in (Everything(), None))
+    story, alone = (updates(Replayed(replay, shuffle_episodes=True).stream) for replay in (Everything(), None))
     for batch, plain in zip(story, alone, strict=True):
         assert batch.episode[~batch.is_replayed].tolist() == plain.episode.tolist()
     assert [bool(batch.is_replayed.any()) for batch in story] == [False, False, True, False, True, False]
 
 
 def test_packs_without_signal_are_not_stored_though_a_baseline_gives_all_their_episodes_an_advantage():
-    story = Story(SignalReplay())
+    story = Replayed(SignalReplay())
     story.credited = lambda table: credited(table, TaskCredit(), AsymRE())
     updates(story.stream)
     assert {one.pack_id for one in story.buffer.stored} == {f"p{n}" for n in range(12) if n % 4 != 3}
@@ -197,7 +68,7 @@ def test_packs_without_signal_are_not_stored_though_a_baseline_gives_all_their_e
 
 @each("filtered", [False, True])
 def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_denominators(filtered):
-    story = Story(Everything(), filtered=filtered)
+    story = Replayed(Everything(), filtered=filtered)
     batch, keys = (found := updates(story.stream)[2]), found.episode
     of_replayed = set(keys[batch.is_replayed].tolist())
     assert of_replayed
@@ -213,13 +84,13 @@ def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_deno
 
 
 def test_nothing_of_a_rollout_is_replayed_in_its_updates_and_without_a_replay_all_is_as_it_was():
-    made = updates(Story(Everything(), rollouts=4).stream)
+    made = updates(Replayed(Everything(), rollouts=4).stream)
     for number, batch in enumerate(made):
         assert (batch.policy_version[batch.is_replayed] < number // 2).all()
-    story = Story(None)
+    story = Replayed(None)
     assert not any(batch.is_replayed.any() for batch in updates(story.stream))
     assert set(story.rollouts.state_dict()) == {"source", "ahead"}
-    assert story.figures == {}
+    assert story.of_replay == {}
 
 
 @pytest.mark.parametrize(
@@ -235,31 +106,7 @@ def test_nothing_of_a_rollout_is_replayed_in_its_updates_and_without_a_replay_al
     "done", [n if n in (1, 6, 9) else pytest.param(n, marks=pytest.mark.slow) for n in range(1, 12)]
 )
 def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, replay):
-    options = {"updates": 2, "passes": 2, "rollouts": 3}
-    uninterrupted = Story(replay(), **options)
-    expected = updates(uninterrupted.stream)
-    story = Story(replay(), **options)
-    before = updates(story.stream, done)
-    other = Story(replay(), **options)
-    other.stream.restore(story.stream.saved())
-    other.rollouts.load_state_dict(story.rollouts.state_dict())
-    assert other.buffer.metrics == story.buffer.metrics
-    found = before + updates(other.stream, len(expected) - done)
-    assert len(found) == len(expected) == 12
-    for one, wanted in zip(found, expected, strict=True):
-        for name, value in vars(wanted).items():
-            if isinstance(value, torch.Tensor):
-                assert torch.equal(getattr(one, name).nan_to_num(7.0), value.nan_to_num(7.0)), name
-    assert same(other.rollouts.state_dict()["replay"], uninterrupted.rollouts.state_dict()["replay"])
-
-
-def same(one, other):
-    """Equal containers, tensors included."""
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return one == other
+    assert_goes_on(lambda: Replayed(replay(), passes=2), done, 12)
 
 
 @each("make", [Everything], slow=[lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay])
@@ -267,7 +114,7 @@ def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them_with_i
     tmp_path, make
 ):
     def act(_):
-        story = Story(make(), packs=8, updates=2)
+        story = Replayed(make(), packs=8, updates=2)
         made = updates(story.stream)
         rows = [[(*row_key(b, r), float(b.advantages[r])) for r in range(len(b)) if b.is_replayed[r]] for b in made]
         numbers = [(set(b.episode[b.is_replayed].tolist()), set(b.kinds.tolist())) for b in made]
@@ -292,17 +139,17 @@ def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them_with_i
 
 def test_a_checkpoint_of_two_ranks_goes_on_in_one_and_the_other_way_round(tmp_path):
     def act(number):
-        story = Story(Everything(), packs=8, updates=2, rollouts=1)
+        story = Replayed(Everything(), packs=8, updates=2, rollouts=1)
         updates(story.stream)
         return story.rollouts.state_dict()
 
     state = on_two_ranks(tmp_path, act)[0]
-    one = Story(Everything(), packs=8, updates=2, rollouts=1)
+    one = Replayed(Everything(), packs=8, updates=2, rollouts=1)
     one.rollouts.load_state_dict(state)
     assert len(one.buffer._rows) == len(one.buffer.stored) == len(state["replay"]["episodes"])
 
     def back(_):
-        story = Story(Everything(), packs=8, updates=2, rollouts=1)
+        story = Replayed(Everything(), packs=8, updates=2, rollouts=1)
         story.rollouts.load_state_dict(one.rollouts.state_dict())
         return len(story.buffer._rows), len(story.buffer.stored)
 
@@ -319,20 +166,20 @@ class ByWorth(Everything):
 
 @each(("bound", "value"), [("max_episodes", 5), ("max_tokens", 40)])
 def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
-    story = Story(ByWorth(**{bound: value}), rollouts=2)
+    story = Replayed(ByWorth(**{bound: value}), rollouts=2)
     updates(story.stream)
     kept = list(story.buffer.stored)
     total = len(kept) if bound == "max_episodes" else sum(one.num_tokens for one in kept)
     assert 0 < total <= value
     assert min(int(one.pack_id[1:]) for one in kept) >= 6, "8 packs were played"
     assert story.buffer._rows.keys() == story.buffer.stored.keys()
-    assert story.figures["replay/stored_episodes"] == len(kept)
+    assert story.of_replay["replay/stored_episodes"] == len(kept)
 
 
 @each(("versions", "kept"), [(1, {3, 4, 5}), (2, {8, 10})])
 def test_episodes_older_than_the_bound_are_dropped(versions, kept):
     """So many versions from one rollout to the next."""
-    story = Story(Everything(max_age=2), rollouts=6)
+    story = Replayed(Everything(max_age=2), rollouts=6)
     story.rollouts_begun = lambda: versions * story.stream.num_rollouts
     for number, batch in enumerate(updates(story.stream)):
         ages = versions * (number // 2) - batch.policy_version[batch.is_replayed]
@@ -341,17 +188,17 @@ def test_episodes_older_than_the_bound_are_dropped(versions, kept):
 
 
 def test_a_rollout_in_which_every_lifecycle_failed_makes_nothing_younger():
-    story = Story(Everything(), rollouts=2, failing={4, 5, 6, 7})
+    story = Replayed(Everything(), rollouts=2, failing={4, 5, 6, 7})
     assert sum(int(batch.is_replayed.sum()) for batch in updates(story.stream)[2:]) > 0
-    assert story.figures["replay/age"] == 0
+    assert story.of_replay["replay/age"] == 0
 
 
 def test_the_figures_count_action_tokens_of_all_updates():
-    story = Story(Everything(), passes=2, rollouts=2)
+    story = Replayed(Everything(), passes=2, rollouts=2)
     made = updates(story.stream)[4:]
     replayed = sum(int(b.action_mask[b.is_replayed].sum()) for b in made)
     whole = sum(int(b.action_mask.sum()) for b in made)
-    figures = story.figures
+    figures = story.of_replay
     assert figures["replay/replayed_tokens"] == replayed > 0
     assert figures["replay/replayed_share"] == pytest.approx(replayed / whole)
     assert figures["replay/age"] == 1.0
@@ -399,27 +246,27 @@ def answers(**methods):
 )
 def test_a_replay_that_answers_wrongly_ends_the_run_with_key_and_remedy(replay, said):
     with pytest.raises(ConfigError, match=rf"data\.replay is Wrong; expected a replay .*{said}") as error:
-        updates(Story(replay).stream)
+        updates(Replayed(replay).stream)
     assert "--ckpt_path auto" in str(error.value)
 
 
 def test_a_state_that_does_not_load_is_refused_and_another_class_begins_anew():
-    story = Story(SelfImitation())
+    story = Replayed(SelfImitation())
     updates(story.stream)
     state = story.rollouts.state_dict()
-    other = Story(SignalReplay())
+    other = Replayed(SignalReplay())
     other.rollouts.load_state_dict(state)
     assert not other.buffer.stored
     state["replay"]["state"] = {}
     with pytest.raises(ConfigError, match=r"answers `load_state_dict` \(KeyError: 'returns', .*\)"):
-        Story(SelfImitation()).rollouts.load_state_dict(state)
+        Replayed(SelfImitation()).rollouts.load_state_dict(state)
 
 
 def test_the_replay_of_the_guide_replays_the_latest_successes():
     page = (Path(__file__).parents[2] / "docs" / "guides" / "replay.md").read_text()
     made = dict(vars(replay_contract)) | {"Sequence": Sequence}
     exec(page.split("```python\n")[1].split("```")[0], made)
-    story = Story(made["LastWins"]())
+    story = Replayed(made["LastWins"]())
     batches = updates(story.stream)
     assert all(one.advantage > 0 for one in story.buffer.stored)
     assert [len(set(batch.episode[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
@@ -438,7 +285,7 @@ def buffer_of(groups, replay):
 @each("versions", [(1, 2), (2, 1), (3, 3)])
 def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
     """Weights that changed in flight."""
-    whole = played(4, 0)
+    whole = lives_of(4, 0)
     turns = [
         structs.replace(turn, policy_version=v)
         for turn, v in zip(whole.lifecycles[1].solves[0].turns, versions, strict=True)
@@ -455,7 +302,7 @@ def test_an_episode_is_as_old_as_the_oldest_of_its_rows(versions):
 
 
 def test_a_filtered_pack_of_shuffled_episodes_is_in_an_update_for_the_replay_alone():
-    whole, silent = played(4, 0), played(5, 0)
+    whole, silent = lives_of(4, 0), lives_of(5, 0)
     alike = [
         structs.replace(life, episodes=tuple(structs.replace(one, reward=0.5) for one in life.episodes))
         for life in silent.lifecycles
@@ -471,7 +318,7 @@ def test_a_filtered_pack_of_shuffled_episodes_is_in_an_update_for_the_replay_alo
 
 
 def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_what_is_replayed():
-    whole = played(4, 0)
+    whole = lives_of(4, 0)
     first = whole.lifecycles[0]
     beside = structs.replace(first.episodes[0], parent=0)
     groups = [structs.replace(whole, lifecycles=(records.with_attempts(first, beside), *whole.lifecycles[1:]))]
@@ -495,6 +342,6 @@ def test_a_replay_sees_the_number_of_each_rollout_from_0_on():
         def observe(self, rollout):
             self.seen.append((rollout.number, {one.rollout for one in rollout.episodes}))
 
-    story = Story(Noting(), rollouts=3)
+    story = Replayed(Noting(), rollouts=3)
     updates(story.stream)
     assert story.buffer.replay.seen == [(n, {n}) for n in range(3)]

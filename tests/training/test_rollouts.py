@@ -4,39 +4,30 @@ import math
 import random
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cod_lightning.credit.credited import Credited
-from cod_lightning.datamodules.rollout import RolloutDataModule
-from cod_lightning.envs.base import Variants
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods import revisits
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
-from cod_lightning.models import TinyPolicy
-from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.ranks import check_shares
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
-from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.packs import PackChoice, PackSource, Uniform
 from cod_lightning.training.stream import TrainStream
-from cod_lightning.types import Group, Lifecycle, Pack, Split
+from cod_lightning.types import Group, Lifecycle
 from tests import records
 from tests.cases import each
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
-from tests.stubs import PADDED_BY_0, FunctionEngine, PlainContext, WordWorld
+from tests.story import Story, assert_goes_on, updates
 
 SIBLINGS = 2
-
-
-def pack(number):
-    return Pack(id=f"p{number}", split=Split.TRAIN, world_seed=number, tasks=())
 
 
 def played(of):
@@ -50,20 +41,6 @@ def played(of):
         return Lifecycle(pack_id=of.id, sibling=k, episodes=(solve,))
 
     return Group(pack=of, lifecycles=tuple(map(life, range(SIBLINGS))))
-
-
-class NumberWorldVariants(Variants):
-    def categories(self):
-        return ("a", "b")
-
-
-class NumberWorld(WordWorld):
-    """Packs whose number is their seed."""
-
-    companions = (NumberWorldVariants, *WordWorld.companions)
-
-    def sample_pack(self, *, split, index, num_tasks, seed=0):
-        return pack(index)
 
 
 class Learner(PackSource):
@@ -92,59 +69,23 @@ class Learner(PackSource):
         return {"last": self.last}
 
 
-class Story:
-    """A stream whose packs without signal are listed, and what was played in it."""
+class Numbered(Story):
+    """Packs without signal are listed, and what was played is kept."""
 
-    def __init__(
-        self,
-        silent=(),
-        packs=4,
-        updates=2,
-        passes=1,
-        resample=0,
-        source=None,
-        seed=5,
-        shuffle=False,
-        compares=False,
-    ):
-        self.rounds: list[list[int]] = []
+    siblings = SIBLINGS
 
-        class Rollouts(TrainingRollouts):
-            def play(_, packs):
-                self.rounds.append([pack.world_seed for pack in packs])
-                return [played(pack) for pack in packs]
+    def __init__(self, silent=(), compares=False, **options):
+        self.silent, self.compares, self.rounds = silent, compares, []
+        super().__init__(**options)
 
-        def advantages(table):
-            """By the number of the pack, which is its reward."""
-            signal = torch.tensor([int(number) not in silent for number in table.solved()[0][:, 0, 0]])
-            return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1), table=table)
+    def played(self, packs):
+        self.rounds.append([one.world_seed for one in packs])
+        return list(map(played, packs))
 
-        runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
-        rollouts = Rollouts(
-            setting=lambda: PADDED_BY_0,
-            group_size=SIBLINGS,
-            packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
-            runner=runner,
-            learner=lambda: self.learner,
-            packs_per_rollout=packs,
-            updates_per_rollout=updates,
-            passes_per_rollout=passes,
-            shuffle_episodes=shuffle,
-            resample_packs=resample,
-            seed=seed,
-        )
-        self.rollouts = rollouts
-        self.learner = SimpleNamespace(
-            credited=advantages, compares_siblings=compares, score=lambda rows, *_, **__: rows
-        )
-        self.figures = []
-
-        def next_rollout(number, first):
-            made = rollouts.next(number, first)
-            self.figures.append(made.batch.figures)
-            return made
-
-        self.stream = TrainStream(next_rollout, 2, updates * passes, runner)
+    def credited(self, table):
+        """By the number of the pack, which is its reward."""
+        signal = torch.tensor([int(number) not in self.silent for number in table.solved()[0][:, 0, 0]])
+        return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1), table=table)
 
 
 def packs_of(batch):
@@ -152,17 +93,8 @@ def packs_of(batch):
     return sorted(set(batch.token_ids[batch.action_mask].tolist()))
 
 
-def updates(stream, number=None):
-    """So many, or those of an epoch."""
-    return [sealed.item for sealed in islice(stream, len(stream) if number is None else number)]
-
-
-def untimed(figures):
-    return {name: value for name, value in figures.items() if not name.startswith(("time/", "throughput/"))}
-
-
 def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
-    story = Story(packs=8, updates=4, passes=3)
+    story = Numbered(packs=8, updates=4, passes=3)
     made = updates(story.stream)
     assert len(made) == len(story.stream) == 2 * 4 * 3
     orders = []
@@ -178,7 +110,7 @@ def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
 
 
 def test_shuffled_episodes_are_dealt_out_to_the_updates_of_a_pass_by_the_seed_of_the_pass():
-    story = Story(packs=5, updates=5, passes=2, seed=7, shuffle=True)
+    story = Numbered(packs=5, updates=5, passes=2, seed=7, shuffle_episodes=True)
     made = [batch.episode.tolist() for batch in updates(story.stream)]
     for rollout in range(2):
         for number in range(2):
@@ -190,7 +122,7 @@ def test_shuffled_episodes_are_dealt_out_to_the_updates_of_a_pass_by_the_seed_of
 
 
 def test_shuffled_episodes_need_no_number_of_packs_that_updates_divide():
-    story = Story(packs=5, updates=3, shuffle=True)
+    story = Numbered(packs=5, updates=3, shuffle_episodes=True)
     made = [batch.episode.tolist() for batch in updates(story.stream)]
     assert [len(of) for of in made[:3]] == [3, 3, 4]
     assert sorted(chain.from_iterable(made[:3])) == list(range(5 * SIBLINGS))
@@ -201,14 +133,17 @@ def test_shuffled_episodes_need_no_number_of_packs_that_updates_divide():
 
 
 def test_shuffled_episodes_come_with_those_that_the_loss_compares_them_with():
-    made = [batch.siblings.tolist() for batch in updates(Story(packs=6, updates=3, shuffle=True, compares=True).stream)]
+    made = [
+        batch.siblings.tolist()
+        for batch in updates(Numbered(packs=6, updates=3, shuffle_episodes=True, compares=True).stream)
+    ]
     assert sorted(chain.from_iterable(made[:3])) == [sibling for sibling in range(6) for _ in range(SIBLINGS)]
     assert all(siblings.count(one) == SIBLINGS for siblings in made for one in siblings)
     assert made[:3] != [[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]
 
 
 def test_shuffled_episodes_without_an_advantage_are_in_no_update_and_the_others_are_dealt_out_evenly(monkeypatch):
-    story = Story(packs=8, updates=4, shuffle=True)
+    story = Numbered(packs=8, updates=4, shuffle_episodes=True)
     known = Credited.advantages.fget
     monkeypatch.setattr(
         Credited, "advantages", property(lambda self: known(self).index_fill(0, torch.tensor([3, 4, 5]), math.nan))
@@ -224,31 +159,13 @@ def test_shuffled_episodes_without_an_advantage_are_in_no_update_and_the_others_
     "done", [n if n in (3, 8, 14) else pytest.param(n, marks=pytest.mark.slow) for n in range(1, 16)]
 )
 def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source, shuffle):
-    options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1, "shuffle": shuffle}
-    uninterrupted = Story(**options, source=source())
-    whole = uninterrupted.stream
-    expected = updates(whole) + updates(whole)
-    story = Story(**options, source=source())
-    before = updates(story.stream, done)
-    other = Story(**options, source=source())
-    resumed = other.stream
-    resumed.restore(story.stream.saved())
-    other.rollouts.load_state_dict(story.rollouts.state_dict())
-    after = updates(resumed, len(expected) - done)
-    assert len(before + after) == len(expected) == 16
-    for found, wanted in zip(before + after, expected, strict=True):
-        for name, value in vars(wanted).items():
-            if isinstance(value, torch.Tensor):
-                assert torch.equal(getattr(found, name), value), name
-        assert untimed(found.figures) == untimed(wanted.figures)
-        assert found.updates_left == wanted.updates_left
-    assert resumed.num_packs == whole.num_packs
-    assert other.rollouts.state_dict() == uninterrupted.rollouts.state_dict()
+    options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample_packs": 1, "shuffle_episodes": shuffle}
+    assert_goes_on(lambda: Numbered(**options, source=source()), done, 16)
 
 
 def test_a_source_chooses_after_it_has_seen_all_earlier_rollouts_packs_that_were_replaced_too():
     source = Learner()
-    updates(Story(silent=(1, 3), packs=3, updates=1, resample=2, source=source).stream)
+    updates(Numbered(silent=(1, 3), packs=3, updates=1, resample_packs=2, source=source).stream)
     assert source.calls == [
         ("next", 0, 3),
         ("next", 3, 1),  # in place of 1
@@ -264,7 +181,7 @@ def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_p
     monkeypatch.setattr(revisits, "SOLVED", (0.0, 0.75))  # so that packs of number 0 come back
 
     def act(_: int):
-        story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=make())
+        story = Numbered(silent=(1, 4, 6), packs=4, updates=2, resample_packs=resample, source=make())
         updates(story.stream)
         source = [{k: v for k, v in of.items() if k.startswith("source/")} for of in story.figures]
         return story.rounds, story.rollouts.state_dict()["source"], source
@@ -283,7 +200,7 @@ class Collapses(Learner):
 
 
 def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
-    story, made = Story(packs=4, updates=2, source=Collapses()), []
+    story, made = Numbered(packs=4, updates=2, source=Collapses()), []
     with pytest.raises(ConfigError, match=r"data\.source is Collapses"):
         made += (sealed.item for sealed in story.stream)
     assert (story.stream.num_rollouts, story.stream.num_packs, len(made)) == (1, 4, 2)
@@ -291,7 +208,7 @@ def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
 
 
 def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
-    story = Story(packs=4, updates=2, passes=3)
+    story = Numbered(packs=4, updates=2, passes=3)
     rows = {}
     iterator = iter(story.stream)
     for done in range(1, 7):
@@ -311,24 +228,14 @@ def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
 def test_packs_without_signal_are_replaced_by_further_ones_and_after_the_last_round_fill_what_is_missing(
     silent, resample, rounds, kept
 ):
-    story = Story(silent=silent, resample=resample)
+    story = Numbered(silent=silent, resample_packs=resample)
     first = updates(story.stream)[:2]
     assert story.rounds[:4] == rounds, "the next rollout begins with the first pack that was not played"
     assert [packs_of(batch) for batch in first] == kept
 
 
-def data(**options):
-    sizes = {"pack_size": 3, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 1, "val_packs": 1}
-    own = {"context": PlainContext(), "engine": FunctionEngine(lambda _: (2,))} | sizes
-    return RolloutDataModule(WordWorld(), **(own | options))
-
-
-def module(**options):
-    return GRPOModule(TinyPolicy(), **options)
-
-
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
-    story, calls = Story(packs=4, updates=2, passes=2), []
+    story, calls = Numbered(packs=4, updates=2, passes=2), []
 
     def score(rows, played, *, several_updates):
         tilted = rows.token_ids[rows.action_mask] + 0.5

@@ -22,14 +22,11 @@ from cod_lightning.objective.terms import KL, TermInputs
 from cod_lightning.training.scorers import CheckpointScorer, Scorer, ScorerByWorld, check_missing, scoring
 from cod_lightning.training.vllm_scorer import VLLMScorer
 from tests.cases import each
-from tests.credit_tables import made_batch
-from tests.small_fit import Updates, small_fit
+from tests.scored import TINY, by_definition, forward, rows
+from tests.small_fit import small_fit
+from tests.story import Everything, Replayed, row_key, updates
 from tests.stubs import WordWorld
-from tests.training.test_replay import Everything
 from tests.vllm_server import FakeVLLM
-
-TINY = {"hidden_size": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64, "window": 256}
-LENGTHS = [9, 2, 6, 4]
 
 
 @pytest.fixture(scope="module")
@@ -50,32 +47,6 @@ def server(tokenizer, model):
     fake.logprobs = lambda ids: [0.0, *by_definition(model, ids)]
     yield fake
     fake.die()
-
-
-@torch.no_grad()
-def by_definition(model, ids):
-    """The log-prob of each token but the first, given those before."""
-    scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), dim=-1)
-    return [float(scores[t - 1, ids[t]]) for t in range(1, len(ids))]
-
-
-def forward(model, rows):
-    """Row by row, where the policy acted."""
-    found = torch.zeros(rows.token_ids.shape)
-    for row, length in enumerate(rows.lengths.tolist()):
-        found[row, 1:length] = torch.tensor(by_definition(model, rows.token_ids[row, :length].tolist()))
-    return found.masked_fill(~rows.action_mask, 0.0)
-
-
-def rows():
-    """Right-padded rows of several lengths; all but the first token are actions in the first two, some in the others."""
-    rng = torch.Generator().manual_seed(0)
-    width = max(LENGTHS)
-    lengths = torch.tensor(LENGTHS)
-    inside = torch.arange(width) < lengths[:, None]
-    mask = inside & (torch.arange(width) > torch.tensor([0, 0, 2, 1])[:, None])
-    ids = torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0)
-    return made_batch(torch.tensor([(g, 0, 0) for g in range(4)]), mask, token_ids=ids, lengths=lengths)
 
 
 def scorer(server, **kwargs):
@@ -327,11 +298,30 @@ class Whatever(Everything):
 
 
 def test_a_teacher_that_does_not_know_replayed_rows_leaves_them_out_however_many_there_are(tmp_path):
-    updates, own = Updates(), {"terms": [KL(to="teacher")], "scorers": {"teacher": OfThisRollout()}}
-    small_fit(tmp_path, WeightSync(), updates, module=own, replay=Whatever(), rollouts_per_epoch=3)
+    own = {"terms": [KL(to="teacher")], "scorers": {"teacher": OfThisRollout()}}
+    updates = small_fit(tmp_path, WeightSync(), module=own, replay=Whatever(), rollouts_per_epoch=3).updates
     whole = updates.batches[-2:]
     replayed, new = (sum(int(b.action_mask[b.is_replayed == one].sum()) for b in whole) for one in (True, False))
     assert replayed > new
     for batch in whole:
         known = batch.action_mask & batch.scores["teacher"].isfinite()
         assert known.equal(batch.action_mask & ~batch.is_replayed[:, None])
+
+
+def test_replayed_rows_have_the_teacher_of_their_own_world():
+    seen = []
+    for batch in updates(Replayed(Everything()).stream):
+        names = [batch.pack_ids[g] for g in batch.place[:, 0].tolist()]
+        scorer = ScorerByWorld({name: Says(float(-int(name[1:]) - 1)) for name in dict.fromkeys(names)})
+        scores = scorer.score(batch, lambda model, rows: None)
+        played_by = {row_key(batch, r): names[r] for r in range(len(batch)) if not batch.is_replayed[r]}
+        seen.append((batch, names, scores, played_by))
+    known = {key: name for *_, played_by in seen for key, name in played_by.items()}
+    num_replayed = 0
+    for batch, names, scores, _ in seen:
+        for r in range(len(batch)):
+            assert known[row_key(batch, r)] == names[r]
+            found = set(scores[r][batch.action_mask[r]].tolist())
+            assert found == {float(-int(names[r][1:]) - 1)}
+            num_replayed += int(batch.is_replayed[r])
+    assert num_replayed > 0

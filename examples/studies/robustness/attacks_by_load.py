@@ -25,8 +25,8 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.reports.sweeps.compare import compare, page
 from cod_lightning.types import Split
 from examples.studies.robustness.damages import ABSURD, absurd, damage, holders, refused
+from tests.checkpoints.made import content, model
 from tests.checkpoints.test_changes import changed, kept
-from tests.checkpoints.test_checkpoint import content, model
 from tests.methods.test_recorded import SIZES_OF_POLICY, fit, packs_of
 from tests.reports.sweeps.test_compare import job as swept_job
 from tests.reports.test_report import quarter_of_a_gigabyte

@@ -21,8 +21,8 @@ from examples.studies.robustness.damages import ABSURD
 from tests.contexts.test_checked import rewritten
 from tests.contexts.test_provenance import FORGED
 from tests.envs.test_verifiers_worker import ANSWERS, left_running, reward, world_in
+from tests.hostile_texts import SPELLINGS
 from tests.sandbox.test_sandbox import HOSTILE
-from tests.test_normal_form import SPELLINGS
 
 _PATTERNS = ("(?:" * 90 + "a?" + ")+?" * 90, "(?:" * 30 + "a?" + ")+?" * 30, ("(?:" * 90 + "a?" + ")+?" * 90) * 110)
 _SLOW_S = 30
