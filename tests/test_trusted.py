@@ -37,15 +37,18 @@ def foreign(tmp_path, monkeypatch):
     sys.modules.pop("payload", None)
 
 
-@pytest.mark.parametrize("command", ["export", pytest.param("deploy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "shorthand", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["shorthand", "class_path"]
-)
-@pytest.mark.parametrize(
-    "key",
+    ("command", "shorthand", "key"),
     [
-        "data.env",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("trainer.callbacks", "model.loss", "trainer.logger")),
+        ("export", True, "data.env"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (
+                ("deploy", False, "trainer.callbacks"),
+                ("export", False, "model.loss"),
+                ("deploy", True, "trainer.logger"),
+            )
+        ),
     ],
 )
 def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, command, shorthand, key):
@@ -131,11 +134,9 @@ def test_a_config_that_sends_a_key_away_or_runs_a_program_is_harmful_unless_it_i
 
 
 @pytest.mark.parametrize(
-    "as_text", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "YAML in a text"]
-)
-@pytest.mark.parametrize(
-    ("data", "key", "expected"),
-    [pytest.param(*one, marks=[pytest.mark.slow] * (n > 0)) for n, one in enumerate(HARMFUL)],
+    ("data", "key", "expected", "as_text"),
+    [(*HARMFUL[0], False), pytest.param(*HARMFUL[1], True, marks=pytest.mark.slow)],
+    ids=["plain", "YAML in a text"],
 )
 def test_a_foreign_run_sends_no_key_away_and_runs_no_program(foreign, capsys, data, key, expected, as_text):
     (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": [{"input": "", "output": "1"}]}\n' * 40)

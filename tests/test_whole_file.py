@@ -90,17 +90,6 @@ def test_what_a_run_adds_to_its_folder_goes_through_none_of_its_links(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_report_of_a_foreign_run_writes_through_none_of_its_links(tmp_path, capsys):
-    run = write_run(tmp_path / "run", [group("a", [[True, False], [False, True]])])
-    precious = tmp_path / "precious"
-    precious.write_text("precious")
-    (run / "report.html").symlink_to(precious)
-    assert main(["report", str(run)]) == 0
-    assert precious.read_text() == "precious"
-    assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.slow
 @each("name", ["lifecycles", "checkpoints"])
 def test_a_link_of_a_foreign_run_into_another_run_is_refused(tmp_path, capsys, name):
     run, own = (write_run(tmp_path / one, [group("a", [[True, False], [False, True]])]) for one in ("run", "own"))
