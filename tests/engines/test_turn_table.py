@@ -1,11 +1,15 @@
-"""The table of turns: a slot's turn stays its own while others begin and the table grows. Sampling against its definition, row by
-row, and the generator of its noise against published numbers."""
+"""The table of turns: a slot begins with the longest common beginning, and its turn stays its own while others begin.
+Sampling against its definition, row by row, and the generator of its noise against published numbers."""
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.engines.base import Request
+from cod_lightning.engines.decoder import Openings
 from cod_lightning.engines.turn_table import TurnTable, sample, uniforms
 from tests.cases import each
 
@@ -140,3 +144,28 @@ def test_a_turn_keeps_its_tokens_while_the_table_grows_and_ends_at_a_stop_token_
     table.begin(slots, [_request(2, most) for most in (1, 9, 9)])
     table.sample(slots, _logits(4, 3, 4))
     assert table.over(slots).tolist() == [True, True, False]
+
+
+IDS = st.lists(st.integers(0, 2), max_size=6).map(tuple)
+
+
+@given(IDS, IDS)
+def test_ids_are_alike_up_to_the_first_that_differs(one, other):
+    num = num_alike(one, other)
+    assert one[:num] == other[:num]
+    assert len(one) == num or len(other) == num or one[num] != other[num]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | IDS), max_size=20), IDS)
+def test_a_slot_with_the_longest_common_beginning_is_found(events, ids):
+    openings, held = Openings(), {}
+    for slot, opening in events:
+        if opening is None:
+            openings.drop(slot)
+            held.pop(slot, None)
+        else:
+            openings.put(slot, opening)
+            held[slot] = opening
+    slot, num = openings.longest(ids)
+    assert num == max((num_alike(opening, ids) for opening in held.values()), default=0)
+    assert num == 0 or num_alike(held[slot], ids) == num

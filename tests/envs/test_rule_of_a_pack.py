@@ -1,10 +1,14 @@
-"""Packs that hide the same say so, whatever else they are; intervals resample them together."""
+"""Packs that hide the same say so, and intervals resample them together; a world, and a task of a list, is in one split."""
 
+import random
 from typing import Any
 
+import pytest
+
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.base import HiddenRules, beside
+from cod_lightning.envs.base import HiddenRules, beside, split_of_text
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.grouped import GroupedTasks
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
@@ -46,3 +50,26 @@ def test_worlds_of_a_mixture_hide_nothing_in_common():
     mixed = Mixture({"a": LEVERS, "b": Levers(protocol="compact", max_turns=3)})
     found = {hidden(mixed, pack) for pack in drawn(mixed)}
     assert {rule[0] for rule in found} == {"a", "b"}
+
+
+@each(("text", "split"), [("SF/FG", Split.TRAIN), ("world 18", Split.VALIDATION), ("world 13", Split.TEST)])
+def test_the_split_of_a_text_never_changes(text, split):
+    assert split_of_text(text) is split
+
+
+def test_a_split_never_changes_and_of_ten_texts_eight_train_one_validates_one_tests():
+    rng = random.Random(0)
+    splits = [split_of_text(str(rng.random())) for _ in range(10_000)]
+    assert [splits.count(split) / len(splits) for split in Split] == pytest.approx([0.8, 0.1, 0.1], abs=0.015)
+
+
+@each("grouped", [True, False])
+def test_the_order_of_the_list_changes_no_draw_and_each_split_has_tasks_of_its_own(grouped):
+    rows = [(str(n) if grouped else None, {"n": n}) for n in range(30)]
+    one, other = GroupedTasks(rows), GroupedTasks(rows[::-1])
+    seen = []
+    for split in Split:
+        draws = [one.draw(random.Random(index), split, 5) for index in range(300)]
+        assert draws == [other.draw(random.Random(index), split, 5) for index in range(300)]
+        seen.append({text for draw in draws for text in draw})
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 30

@@ -1,4 +1,4 @@
-"""A checkpoint of each family is trained, synced, exported and loaded back; the guide's table is held to it."""
+"""A checkpoint of each family is trained, synced, exported, loaded back, and served by vLLM; the guide's table is held to it."""
 
 import re
 
@@ -6,13 +6,19 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.vllm import VLLMEngine
 from tests.command_line import ROOT
-from tests.engines.test_vllm_families import OWN_CODE, THEIR_CODE
-from tests.families import FAMILIES, every_day, saved
+from tests.families import FAMILIES, every_day, made, saved
 from tests.random_checkpoint import trained_and_exported
 
 SETTINGS = {"data.rollouts_per_epoch": 1, "model.lr": 0.01, "model.policy.init_args.window": 3000}
 EVERY_DAY = ("llama", "qwen3", "qwen3_next", "mixtral", "gemma3_text", "deepseek_v3")
+SIZES = {"hidden_size": 64, "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
+"""Heads of 32, which vLLM has a kernel for."""
+OWN_CODE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "glm4", "granite", "gemma2", "gemma3_text", "cohere2")
+THEIR_CODE = ("olmo2", "olmo3", "smollm3")
+"""vLLM runs transformers' own class of these, and changes it."""
 
 
 @pytest.mark.slow
@@ -43,3 +49,18 @@ def test_the_table_of_the_guide_lists_these_families():
     listed = {name: served.strip() for names, _, served in rows_of for name in re.findall(r"`(\w+)`", names)}
     assert set(listed) == set(FAMILIES)
     assert {name for name, served in listed.items() if served == "served"} <= {*OWN_CODE, *THEIR_CODE}
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("name", every_day(OWN_CODE + THEIR_CODE, ("qwen3", "gemma3_text", "olmo2")))
+def test_a_family_is_served_with_the_weights_of_every_sync(name):
+    model = made(name, std=0.1, **SIZES)
+    engine = VLLMEngine(max_num_seqs=8, kv_cache_gb=0.1)
+    engine.bind(model, [2], window=256)
+    for version in (1, 2):
+        engine.update_weights(model.state_dict().items(), version)
+        assert SelfTest(tolerance=1e-4)(engine, model, window=256).size < 1e-4
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.01 * torch.randn_like(weight))
+    assert made(name, std=0.1, **SIZES).dtype == torch.float32  # the class can still be made

@@ -1,6 +1,17 @@
-"""Training curves from metrics.csv: grouped, joined over parts, thinned."""
+"""What a report is made of: curves from metrics.csv, grouped and thinned; charts as laid out; lifecycles read leniently."""
 
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.reports.charts import Line, chart
 from cod_lightning.reports.curves import read_curves
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.rollout import transcript
+from tests.cases import each
+from tests.records import group
 from tests.reports.made_runs import write_metrics
 
 
@@ -56,3 +67,77 @@ def test_of_a_long_pack_the_first_positions_have_lines_and_then_doublings(tmp_pa
 def test_a_name_may_hold_more_digits_than_python_reads(tmp_path):
     (tmp_path / "metrics.csv").write_text(f"step,a{'1' * 5_000},a{'1' * 4_999}2,a3\n0,1,2,3\n")
     assert [line.y for (line,) in read_curves(tmp_path)[0].values()] == [[3], [1], [2]]
+
+
+def _write(path: Path, *lines: str | bytes) -> LifecycleFile:
+    path.write_bytes(b"\n".join(line.encode() if isinstance(line, str) else line for line in lines))
+    return LifecycleFile(path)
+
+
+def test_torn_and_foreign_lines_are_counted_by_reason_and_the_others_kept(tmp_path):
+    first, second = transcript.dump(group("a", [[True, False], [False, True]]))
+    older = json.dumps(json.loads(first) | {"schema": 0})
+    damaged = json.dumps(json.loads(first) | {"episodes": [{"kind": "nap"}]})
+    unordered = json.dumps(json.loads(second) | {"sibling": "x"})
+    torn = second[: len(second) // 2]
+    file = _write(tmp_path / "x.jsonl", first, older, damaged, b"\xff\xfe", "[]", "null", "", unordered, second, torn)
+    (played,) = file.groups()
+    assert [life.sibling for life in played.group.lifecycles] == [0, 1]
+    assert file.left_out == {"schema 0, not 4": 1, "torn or damaged": 6}
+
+
+def test_of_a_larger_file_whole_groups_are_read_and_a_pack_that_was_played_again_is_another_one(tmp_path):
+    played = [group("a", [[True, False], [False, True]])] * 8
+    lines = [line for step, one in enumerate(played) for line in transcript.dump(one, step=step)]
+    file = _write(tmp_path / "x.jsonl", *lines)
+    kept = list(file.groups(file.path.stat().st_size // 2))
+    assert [one.step for one in kept] == [0, 3, 5, 7]
+    assert {len(one.group.lifecycles) for one in kept} == {2}
+    assert file.num_unread == 8
+
+
+def _line(*y: float | None, **more) -> Line:
+    return Line(label="a", x=list(range(len(y))), y=list(y), **more)
+
+
+def test_a_missing_point_is_a_gap_and_a_line_without_numbers_is_not_drawn():
+    made = chart("t", [_line(0.0, None, 1.0, 0.5), _line(None, None)])
+    (drawn,) = made["lines"]
+    assert drawn["path"].count("M") == 2
+    assert drawn["last"] == "0.5"
+    assert chart("t", [_line(None)])["lines"] == []
+
+
+@each(
+    "y",
+    [
+        (1e300, 1.0),
+        (-1e308, 1e308),
+        (1e-320, 2e-320),
+        (5e-324, 0.0),
+        (0.0, 0.0),
+        (7.0, 7.0),
+        (-3.0, -3.0),
+        (9e14, -9e14),
+    ],
+)
+def test_absurd_values_have_a_chart_all_the_same(y):
+    made = chart("t", [_line(*y)])
+    assert all(0 <= place <= made["high"] for _, place in made.get("rows", []))
+
+
+def test_marks_of_lines_stand_side_by_side_with_their_intervals_and_what_is_beyond_the_bounds_is_within_the_axis():
+    lines = [_line(0.5, 1.2, ci95=[(0.4, 0.6), None], n=[8, 8]) for _ in range(2)]
+    made = chart("t", lines, "position", bounds=(0.0, 1.0), large=True)
+    (one, gone), (other, _) = (line["marks"] for line in made["lines"])
+    assert one["x"] < other["x"]
+    assert one["said"] == "position 0: a 0.500 [0.40, 0.60], 8 packs"
+    assert one["ends"][0] > one["y"] > one["ends"][1]
+    assert gone["y"] >= 0
+    assert math.isclose(float(made["x_scale"].split()[3]), 1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10_000])
+def test_steps_are_whole_numbers(steps):
+    made = chart("t", [_line(*[0.5] * steps)])
+    assert all("." not in text for text, _ in made["columns"])
