@@ -129,6 +129,28 @@ def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program:
     )
 
 
+def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
+    """A random table with attempts, of both kinds, beside about that share of its solve episodes."""
+    table = random_table(seed, missing=missing)
+    rng = torch.Generator().manual_seed(seed + 1000)
+    places = [
+        (g, k, e)
+        for g, k, e in cells(table)
+        if e % 2 == 0 and e and torch.rand(1, generator=rng) < fraction
+        for _ in range(per_place)
+    ]
+    num = len(places)
+    valid = torch.rand(num, generator=rng) >= missing
+    attempts = AttemptTable(
+        of=torch.tensor(places),
+        same_context=torch.rand(num, generator=rng) < 0.6,
+        rewards=torch.rand(num, generator=rng) * valid,
+        valid=valid,
+        action_counts=torch.randint(1, 30, (num,), generator=rng),
+    )
+    return replace(table, attempts=attempts)
+
+
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
     """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one.
 

@@ -1,5 +1,6 @@
 """Credit from attempts that share a moment of a lifecycle, against the definition and for what it may not do."""
 
+import math
 import random
 from dataclasses import replace
 from itertools import product
@@ -16,13 +17,11 @@ from cod_lightning.errors import ConfigError
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
-    CreditTable,
-    cells,
     credited,
     credited_entries,
     paper_table,
-    random_table,
     returns_of,
+    with_attempts,
 )
 
 RULES = [
@@ -33,28 +32,6 @@ RULES = [
     TaskCredit(),
 ]
 BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
-
-
-def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
-    """A random table with attempts, of both kinds, beside about that share of its solve episodes."""
-    table = random_table(seed, missing=missing)
-    rng = torch.Generator().manual_seed(seed + 1000)
-    places = [
-        (g, k, e)
-        for g, k, e in cells(table)
-        if e % 2 == 0 and e and torch.rand(1, generator=rng) < fraction
-        for _ in range(per_place)
-    ]
-    num = len(places)
-    valid = torch.rand(num, generator=rng) >= missing
-    attempts = AttemptTable(
-        of=torch.tensor(places),
-        same_context=torch.rand(num, generator=rng) < 0.6,
-        rewards=torch.rand(num, generator=rng) * valid,
-        valid=valid,
-        action_counts=torch.randint(1, 30, (num,), generator=rng),
-    )
-    return replace(table, attempts=attempts)
 
 
 def mean(values: list[float]) -> float:
@@ -208,13 +185,28 @@ def test_attempts_weigh_in_the_tilt_with_their_tokens():
     assert abs(float((expected * n).sum())) < abs(float((s * n).sum()))
 
 
-def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
-    table = with_attempts(4)
-    junk = torch.where(table.attempts.valid, table.attempts.rewards, float("nan"))
-    dirty = replace(table, attempts=replace(table.attempts, rewards=junk))
-    clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
-    assert torch.equal(found.values, clean.values)
-    assert torch.equal(found.attempts, clean.attempts)
+@each("stored", [math.nan, -math.inf, 1e30])
+@each("scale", ["none", "group", "batch"])
+@each("baseline", BASELINES)
+@each("rule", [*RULES, TrajectoryCredit()])
+def test_neither_autocast_nor_what_is_stored_for_a_missing_reward_changes_what_is_credited(
+    rule, baseline, scale, stored
+):
+    table = with_attempts(4).flat()
+    dirty = replace(table, rewards=torch.where(table.valid, table.rewards, stored))
+    exact = credited_entries(table, rule, baseline, scale, reweight=AdaptiveRED())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = credited_entries(dirty, rule, baseline, scale, reweight=AdaptiveRED())
+    assert found.values.dtype == found.returns.values.dtype == torch.float32
+    for ours, theirs in zip(
+        (found.values, found.tilted, found.valid, found.returns.valid),
+        (exact.values, exact.tilted, exact.valid, exact.returns.valid),
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
+    assert torch.equal(found.returns.values[found.returns.valid], exact.returns.values[exact.returns.valid])
+    assert found.returns.values.isfinite().all()
+    assert (found.temperature, found.figures()) == (exact.temperature, exact.figures())
 
 
 def test_a_context_is_worth_what_tasks_with_it_gain_over_those_without_where_both_are_known():
@@ -232,23 +224,16 @@ def test_where_terms_alone_train_rewards_of_attempts_have_no_say_either():
 
 
 def test_an_update_after_the_last_task_is_not_measured_by_attempts_that_were_made_before_it():
-    table = random_table(0, tasks=2, missing=0.0)
-    names = ("rewards", "valid", "action_counts")
-    longer = {name: getattr(table, name)[..., [0, 1, 2, 1]] for name in names}
-    ending = replace(table, kinds=torch.tensor([0, 1, 0, 1]), **longer)
-    of = torch.tensor([(g, k, 2) for g in range(3) for k in range(5)])
-    beside = AttemptTable(
-        of=of,
-        same_context=torch.zeros(15).bool(),
-        rewards=torch.linspace(0, 1, 15),
-        valid=torch.ones(15).bool(),
-        action_counts=torch.ones(15).long(),
-    )
+    own = [(k, e, reward) for k in range(2) for e, reward in enumerate((0.0, 0.0, float(k), 0.0))]
+    facts = [EpisodeFacts(k, e, None, True, e % 2, e // 2, reward, 1) for k, e, reward in own]
+    attempts = [EpisodeFacts(k, 4, 2, False, 0, 1, 0.25, 1) for k in range(2)]
     alone, found = (
-        credited(one, TrajectoryCredit(), GroupMean()).values for one in (ending, replace(ending, attempts=beside))
+        credited_entries(episode_table([of]), TrajectoryCredit(), GroupMean()) for of in (facts, facts + attempts)
     )
-    torch.testing.assert_close(found[..., 3], alone[..., 3])
-    assert (found[..., 1] - alone[..., 1]).abs().min() > 0
+    for k in range(2):
+        before, last = ([of.values[of.table.numbers[0, k, e]] for of in (found, alone)] for e in (1, 3))
+        assert before[0] != before[1]
+        assert last[0] == last[1]
 
 
 def test_a_sibling_s_update_after_its_last_task_has_nothing_that_attempts_measure_whatever_the_rule_weighs():

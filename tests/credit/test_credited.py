@@ -10,10 +10,11 @@ import torch
 from msgspec import structs
 
 from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, TermsAlone
-from cod_lightning.credit.credited import AdaptiveRED, Credited
+from cod_lightning.credit.credited import AdaptiveRED, Credited, next_solve
 from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
+from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.revisits import worth
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
@@ -21,6 +22,7 @@ from cod_lightning.types import EpisodeKind
 from tests import records
 from tests.cases import each
 from tests.credit_tables import (
+    AttemptTable,
     CreditTable,
     cells,
     credit_table,
@@ -28,6 +30,7 @@ from tests.credit_tables import (
     cube_table,
     plain_credit,
     random_table,
+    returns_of,
     stamped,
 )
 
@@ -265,6 +268,30 @@ def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_
             assert figures[name] == pytest.approx(sum(rewards) / len(rewards), abs=1e-6)
 
 
+@each("baseline", [GroupMean(), LeaveOneOut()])
+def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(baseline):
+    """Plan solve 0, solve 1, update 1, solve 2, ...: attempts without the context at solve 2 measure update 1."""
+    table = random_table(2, tasks=4, missing=0.0, program=ConnectTheDots(every=2))
+    assert table.kinds.tolist() == [0, 0, 1, 0, 0]
+    assert next_solve(table.kinds).tolist() == [1, 3, 3, 4, 4]
+    beside = AttemptTable(
+        of=torch.tensor([(0, 0, 3)] * 2),
+        same_context=torch.zeros(2).bool(),
+        rewards=torch.tensor([0.3, 0.8]),
+        valid=torch.ones(2).bool(),
+        action_counts=torch.ones(2).long(),
+    )
+    measured = replace(table, attempts=beside)
+    found, weights = credited(measured, EpisodeCredit(), baseline), EpisodeCredit().weights(table.kinds)
+    w, own = weights[2, 3].item(), table.rewards[0, 0, 3].item()
+    returns = returns_of(EpisodeCredit(), table).values[0, :, 2] - w * table.rewards[0, :, 3]
+    others = returns[1:] if isinstance(baseline, LeaveOneOut) else returns
+    expected = returns[0] - others.mean() + w * (own - measured.attempts.rewards.mean())
+    assert found.values[0, 0, 2].item() == pytest.approx(expected.item(), abs=1e-5)
+    plain = credited(table, EpisodeCredit(), baseline)
+    assert torch.equal(found.values[1:], plain.values[1:])
+
+
 def test_packs_that_are_alike_are_one_dense_layout_and_others_one_for_each_shape():
     alike = random_table(0, groups=3, siblings=2, tasks=2).flat()
     (layout,) = alike.layouts
@@ -290,7 +317,7 @@ def test_a_single_lifecycle_has_advantages_where_nothing_is_compared_and_none_el
 @each("scale", ["none", "group", "batch"])
 def test_siblings_that_do_equally_well_have_no_advantage_however_large_their_rewards(scale):
     rng = random.Random(0)
-    for number in range(60):
+    for number in range(21):
         siblings, rewards = 2 + number % 7, [rng.uniform(-1e4, 1e4) * (e % 2 == 0) for e in range(7)]
         own = [(k, e, None, True, e % 2, e // 2, rewards[e], 9) for k in range(siblings) for e in range(7)]
         beside = [(k, 7 + x, 4, True, 0, 2, rewards[4], 9) for k in range(siblings) for x in range(3)]

@@ -1,14 +1,18 @@
-"""Returns against the definition, and who may be credited with what."""
+"""Returns against the definition, and baselines and scales of them; the loops of baselines are in test_credited.py."""
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import GroupMean
+from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, deviation, divided
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.credit.table import PerEpisode
+from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.methods.propose import ProposeAndSolve
 from tests.cases import each
 from tests.credit_tables import cells, paper_table, random_table, returns_of, rewards_to_go
 
@@ -23,21 +27,52 @@ STYLES = {
         None,
     ),
     "discounted": (EpisodeCredit(mean=False, discount=0.6), lambda r: sum(0.6**k * x for k, x in enumerate(r)), None),
+    "a task by itself": (TaskCredit(), sum, 1),
+}
+
+
+def paid(table):
+    return replace(table, weights={e: {e: 1.0} for e, kind in enumerate(table.kinds.tolist()) if kind == 2})
+
+
+TABLES = {
+    **{f"the paper's {tasks}": partial(random_table, tasks=tasks) for tasks in (1, 2, 4)},
+    "every second task": lambda seed: random_table(seed, tasks=6, program=ConnectTheDots(every=2)),
+    "no update at all": lambda seed: random_table(seed, program=ConnectTheDots(every=9)),
+    "proposals": lambda seed: paid(random_table(seed, tasks=6, program=ProposeAndSolve(solves=2))),
+    "texts that nothing pays but later tasks": lambda seed: replace(
+        random_table(seed), kinds=torch.tensor([2, 0, 1, 0, 0, 2, 0])
+    ),
 }
 
 
 @each("seed", range(2), slow=range(2, 5))
 @each("style", STYLES)
-@each("tasks", [1, 2, 4])
-def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
+@each("table", TABLES.values())
+def test_returns_equal_the_definition_written_as_a_loop_under_any_program(style, seed, table):
     rule, aggregate, window = STYLES[style]
-    table = random_table(seed, tasks=tasks)
+    table = table(seed)
     returns = returns_of(rule, table)
     for g, k, e in cells(table):
         needed = rewards_to_go(table, g, k, e)[:window]
         assert returns.valid[g, k, e].item() == (None not in needed)
         if None not in needed:
             assert returns.values[g, k, e].item() == pytest.approx(aggregate(needed), abs=1e-6)
+
+
+@each("table", TABLES.values())
+def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table):
+    table = table(3)
+    found = returns_of(TrajectoryCredit(), table)
+    for g, k, e in cells(table):
+        solves = [f for f in range(len(table.kinds)) if table.kinds[f] == 0]
+        solves = list(table.weights.get(e, solves))
+        known = all(table.valid[g, k, f] for f in solves) and bool(table.valid[g, k, e])
+        assert found.valid[g, k, e].item() == known
+        if known:
+            assert found.values[g, k, e].item() == pytest.approx(
+                sum(table.rewards[g, k, f].item() for f in solves), abs=1e-5
+            )
 
 
 def test_the_hand_made_group_comes_out_as_by_hand():
@@ -49,40 +84,65 @@ def test_the_hand_made_group_comes_out_as_by_hand():
     torch.testing.assert_close(GroupMean()(returns).values, torch.tensor([golden["advantages"]]))
 
 
-def under_autocast(compute):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return compute()
-
-
-RULES = [*(style[0] for style in STYLES.values()), TrajectoryCredit(), TaskCredit()]
-
-
-@each("rule", RULES)
-def test_autocast_does_not_round_returns(rule):
-    table = random_table(2, tasks=7)
-    exact, found = returns_of(rule, table), under_autocast(lambda: returns_of(rule, table))
-    assert found.values.dtype == torch.float32
-    assert torch.equal(found.values, exact.values)
-    assert torch.equal(found.valid, exact.valid)
-
-
 def test_returns_under_autocast_are_the_float64_means_rounded_once():
     table = random_table(3, missing=0.0)
-    found = under_autocast(lambda: returns_of(EpisodeCredit(), table)).values
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = returns_of(EpisodeCredit(), table).values
     for g, k, e in cells(table):
         needed = rewards_to_go(table, g, k, e)
         assert found[g, k, e].item() == torch.tensor(sum(needed) / len(needed), dtype=torch.float32).item()
 
 
-@each("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
-@each("rule", RULES)
-def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
-    table = random_table(4)
-    assert not table.valid.all()
-    clean, dirty = (
-        returns_of(rule, table),
-        returns_of(rule, replace(table, rewards=torch.where(table.valid, table.rewards, stored))),
-    )
-    assert torch.equal(dirty.valid, clean.valid)
-    assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
-    assert dirty.values.isfinite().all()
+BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
+
+
+def scale(advantages, returns, mode):
+    return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
+
+
+every_return = each("returns", [returns_of(EpisodeCredit(), random_table(seed, missing=0.25)) for seed in range(8)])
+
+
+@every_return
+@each("at_least", [None, 0.4])
+def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
+    found = Accepted(at_least=at_least)(returns)
+    for g in range(3):
+        for e in range(7):
+            alive = [k for k in range(5) if returns.valid[g, k, e]]
+            mean = sum(returns.values[g, k, e].item() for k in alive) / max(1, len(alive))
+            for k in range(5):
+                bar = mean + 1e-6 if at_least is None else at_least
+                accepted = k in alive and returns.values[g, k, e].item() >= bar
+                assert bool(found.valid[g, k, e]) == accepted
+                assert found.values[g, k, e].item() == float(accepted)
+    assert found.valid.any()
+
+
+@every_return
+def test_batch_scaling_gives_unit_deviation_over_all_that_are_valid(returns):
+    advantages = GroupMean()(returns)
+    deviation = scale(advantages, returns, "batch").values[advantages.valid].std(correction=0)
+    assert abs(deviation.item() - 1.0) < 1e-4
+
+
+@every_return
+@each("mode", ["group", "batch"])
+@each("baseline", BASELINES[:2])
+def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
+    tiny = PerEpisode(returns.values * 1e-2, returns.valid)
+    expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))
+    assert expected.values.abs().max() > 0.5
+    torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
+
+
+@each("mode", ["none", "group", "batch"])
+@each("baseline", BASELINES)
+@each("survivors", [0, 1])
+def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
+    valid = torch.zeros(2, 4, 5, dtype=torch.bool)
+    valid[:, :survivors] = True
+    alone = PerEpisode(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid)
+    found = baseline(alone)
+    assert not found.valid.any()
+    assert (scale(found, alone, mode).values == 0).all()

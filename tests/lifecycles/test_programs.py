@@ -14,9 +14,6 @@ from msgspec import structs
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
-from cod_lightning.credit.baselines import GroupMean, LeaveOneOut
-from cod_lightning.credit.credited import next_solve
-from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
@@ -30,15 +27,6 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
-from tests.credit_tables import (
-    AttemptTable,
-    CreditTable,
-    cells,
-    credited,
-    random_table,
-    returns_of,
-    rewards_to_go,
-)
 from tests.small_fit import small_fit
 from tests.stubs import FunctionEngine, WordWorld
 from tests.word_play import SAY_W1, play
@@ -287,89 +275,6 @@ def test_outside_training_nothing_is_proposed_and_every_task_is_one_of_the_pack_
     found = outline(program.held_out, 7)
     assert WRITE not in {step.kind for step in found}
     assert [step.task for step in found if step.kind is SOLVE] == list(range(7))
-
-
-def paid(table):
-    return replace(table, weights={e: {e: 1.0} for e, kind in enumerate(table.kinds.tolist()) if kind == 2})
-
-
-TABLES = {
-    "the paper's": lambda seed: random_table(seed),
-    "every second task": lambda seed: random_table(seed, tasks=6, program=ConnectTheDots(every=2)),
-    "no update at all": lambda seed: random_table(seed, program=ConnectTheDots(every=9)),
-    "proposals": lambda seed: paid(random_table(seed, tasks=6, program=ProposeAndSolve(solves=2))),
-    "texts that nothing pays but later tasks": lambda seed: replace(
-        random_table(seed), kinds=torch.tensor([2, 0, 1, 0, 0, 2, 0])
-    ),
-}
-RULES = [EpisodeCredit(), EpisodeCredit(mean=False, discount=0.5), TrajectoryCredit(), TaskCredit()]
-tables = each("table", TABLES.values())
-
-
-@tables
-@each("seed", range(5))
-@each("discount", [None, 0.6])
-def test_credit_is_to_go_over_later_solves_plus_an_episode_s_own_reward_under_any_plan(table, seed, discount):
-    table = table(seed)
-    rule = EpisodeCredit() if discount is None else EpisodeCredit(mean=False, discount=discount)
-    found = returns_of(rule, table)
-    for g, k, e in cells(table):
-        entries = rewards_to_go(table, g, k, e)
-        assert found.valid[g, k, e].item() == (None not in entries)
-        if None not in entries:
-            expected = sum(entries) / len(entries)
-            if discount is not None:
-                expected = sum(discount**n * reward for n, reward in enumerate(entries))
-            assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-5)
-
-
-@tables
-def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table):
-    table = table(3)
-    found = returns_of(TrajectoryCredit(), table)
-    for g, k, e in cells(table):
-        solves = [f for f in range(len(table.kinds)) if table.kinds[f] == 0]
-        solves = list(table.weights.get(e, solves))
-        known = all(table.valid[g, k, f] for f in solves) and bool(table.valid[g, k, e])
-        assert found.valid[g, k, e].item() == known
-        if known:
-            assert found.values[g, k, e].item() == pytest.approx(
-                sum(table.rewards[g, k, f].item() for f in solves), abs=1e-5
-            )
-
-
-def attempted(table: CreditTable, places, same) -> CreditTable:
-    rng = torch.Generator().manual_seed(9)
-    attempts = AttemptTable(
-        of=torch.tensor(places),
-        same_context=torch.tensor(same),
-        rewards=torch.rand(len(places), generator=rng),
-        valid=torch.ones(len(places), dtype=torch.bool),
-        action_counts=torch.ones(len(places), dtype=torch.long),
-    )
-    return replace(table, attempts=attempts)
-
-
-@each("baseline", [GroupMean(), LeaveOneOut()])
-def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(baseline):
-    """Plan solve 0, solve 1, update 1, solve 2, ...: attempts without the context at solve 2 measure update 1."""
-    table = random_table(2, tasks=4, missing=0.0, program=ConnectTheDots(every=2))
-    assert table.kinds.tolist() == [0, 0, 1, 0, 0]
-    assert next_solve(table.kinds).tolist() == [1, 3, 3, 4, 4]
-    measured = attempted(table, [(0, 0, 3), (0, 0, 3)], [False, False])
-    found, weights = credited(measured, EpisodeCredit(), baseline), EpisodeCredit().weights(table.kinds)
-    w, own = weights[2, 3].item(), table.rewards[0, 0, 3].item()
-    returns = returns_of(EpisodeCredit(), table).values[0, :, 2] - w * table.rewards[0, :, 3]
-    others = returns[1:] if isinstance(baseline, LeaveOneOut) else returns
-    expected = returns[0] - others.mean() + w * (own - measured.attempts.rewards.mean())
-    assert found.values[0, 0, 2].item() == pytest.approx(expected.item(), abs=1e-5)
-    plain = credited(table, EpisodeCredit(), baseline)
-    assert torch.equal(found.values[1:], plain.values[1:])
-
-
-def test_each_task_by_itself_needs_no_order():
-    table = random_table(0, program=ConnectTheDots(every=2))
-    assert torch.equal(returns_of(TaskCredit(), table).values, table.known_rewards)
 
 
 def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_program():

@@ -1,7 +1,6 @@
 """Lightning's precisions on the CPU: what is cast, and what must not be."""
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import lightning as L
@@ -114,21 +113,6 @@ def test_advantages_do_not_depend_on_the_precision(trained):
         assert found.values.dtype == torch.float32
         assert torch.equal(found.values, expected.values)
         assert found.temperature == expected.temperature
-
-
-@pytest.mark.slow
-def test_a_missing_reward_of_any_value_leaves_advantages_and_figures_as_they_are(tmp_path):
-    module, data, lightning, _ = online(tmp_path, "32-true")
-    credits = kept_credit(module)
-    lightning.fit(module, data)
-    whole = credits[0].table
-    valid = whole.valid.clone()
-    valid[7], valid[19] = False, False
-    tables = [replace(whole, rewards=torch.where(valid, whole.rewards, of), valid=valid) for of in (0.0, math.nan)]
-    one, other = map(module.credited, tables)
-    assert torch.equal(one.advantages.nan_to_num(9.0), other.advantages.nan_to_num(9.0))
-    assert one.figures() == other.figures()
-    assert one.figures()["train/lifecycles"] == 4 * 4, "those without a reward at their first task too"
 
 
 @pytest.mark.slow
