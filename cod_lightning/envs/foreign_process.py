@@ -37,7 +37,9 @@ class ForeignProcess:
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], **streams: Any) -> None:
         self._mark = f"{os.getpid()}.{secrets.token_hex(8)}"
         variables = {**variables, MARK: self._mark}
-        self.process = subprocess.Popen(command, env=variables, start_new_session=True, **streams)
+        self.process: subprocess.Popen[Any] = subprocess.Popen(
+            command, env=variables, start_new_session=True, **streams
+        )
 
     @property
     def lasts(self) -> bool:

@@ -7,27 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from cod_lightning.envs.foreign_process import ForeignProcess
 from cod_lightning.errors import WorldHung
 
-
-class Process(Protocol):
-    """What a pool needs to know of a process."""
-
-    @property
-    def lasts(self) -> bool:
-        """Whether it can serve another call."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once; another thread that waits for its answer gets `WorldDied`."""
-
-    def close(self) -> None:
-        """Kill it and release what it holds."""
-
-
-P = TypeVar("P", bound=Process)
+P = TypeVar("P", bound=ForeignProcess)
 
 
 class PendingCall:
@@ -35,13 +20,13 @@ class PendingCall:
 
     def __init__(self) -> None:
         self._lock, self._cancelled = threading.Lock(), False
-        self._process: Process | None = None
+        self._process: ForeignProcess | None = None
 
     def __deepcopy__(self, memo: object) -> "PendingCall":
         """A copy of a world makes its own calls."""
         return PendingCall()
 
-    def begin(self, process: Process | None) -> bool:
+    def begin(self, process: ForeignProcess | None) -> bool:
         """Note the process that serves it, None once it is served; False where it was called off."""
         with self._lock:
             self._process = process

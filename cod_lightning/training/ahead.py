@@ -35,7 +35,7 @@ class GroupKey(NamedTuple):
     """Number of the rollout that training took when it began; the weights that began it are those of then."""
 
 
-class PlayedGroup(NamedTuple):
+class CompleteGroup(NamedTuple):
     """What came of it."""
 
     group: Group
@@ -121,13 +121,13 @@ class RolloutsAhead:
         plays = [(future, partial(self._played, packs, g)) for g, (future, _) in enumerate(groups)]
         self.groups.play(plays, beside=self.beside)
 
-    async def _played(self, packs: Sequence[Pack], g: int) -> PlayedGroup:
+    async def _played(self, packs: Sequence[Pack], g: int) -> CompleteGroup:
         """Group g of these, which begin together."""
         if not g:
             self.rollouts.runner.begin("train", len(packs) * self.rollouts.group_size, max(map(len, packs)))
         began = time.perf_counter()
         group = await self.rollouts.group(packs[g])
-        return PlayedGroup(group, time.perf_counter() - began)
+        return CompleteGroup(group, time.perf_counter() - began)
 
     # ------------------------------------------------------------------ what is taken
 
@@ -162,7 +162,7 @@ class RolloutsAhead:
 
     def _taken(self, taken: Sequence[Begun]) -> PlayedRollout:
         """A rollout of all ranks: its packs in the order of updates, and of the ranks in each."""
-        own: list[PlayedGroup] = self.groups.take(taken)
+        own: list[CompleteGroup] = self.groups.take(taken)
         of_ranks, groups = [iter(of_rank) for of_rank in gathered([one.key.choice for one in taken])], iter(own)
         packs: list[PlayedPack] = []
         for r in owners(self.rollouts.packs_per_rollout, self.rollouts.num_shares):
@@ -205,7 +205,7 @@ class RolloutsAhead:
         begun, size = self.groups.begun, self.num_own
         for rollout in (begun[start : start + size] for start in range(0, len(begun), size)):
             complete = [one.future for one in rollout if one.future.done() and not one.future.exception()]
-            played: dict[Any, PlayedGroup] = {future: future.result() for future in complete}
+            played: dict[Any, CompleteGroup] = {future: future.result() for future in complete}
             groups = [one.group for one in played.values()]
             try:
                 stop_if_too_many("train", groups, self.rollouts.runner.max_failed_fraction)
@@ -214,7 +214,7 @@ class RolloutsAhead:
             for one in rollout:
                 yield self._record(one.key, played.get(one.future))
 
-    def _record(self, key: GroupKey, played: PlayedGroup | None) -> dict[str, Any]:
+    def _record(self, key: GroupKey, played: CompleteGroup | None) -> dict[str, Any]:
         record: dict[str, Any] = {"choice": asdict(key.choice), "rollout": key.rollout, "lines": None}
         if played is None:
             return record
@@ -246,7 +246,7 @@ class RolloutsAhead:
                 again.append((future, pack))
             else:
                 (group,) = transcript.load(kept["lines"])
-                future.set_result(PlayedGroup(structs.replace(group, pack=pack), kept["seconds"], kept["contexts"]))
+                future.set_result(CompleteGroup(structs.replace(group, pack=pack), kept["seconds"], kept["contexts"]))
         if again:
             self._play(again)
         self._restored.clear()

@@ -59,18 +59,19 @@ def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown_also_by
 
 
 def test_a_program_that_the_system_cannot_end_is_left():
+    of = LineProcess([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], ())
+    real = of.process
+
     class Stuck:
         """A process that waits for a disk."""
 
         pid = 2**22 + 1
+        stdin, stdout, stderr = real.stdin, real.stdout, real.stderr
 
         def wait(self, timeout=None):
             assert timeout is not None, "it would be waited for for ever"
             raise subprocess.TimeoutExpired("it", timeout)
 
-    of = LineProcess([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], ())
-    real, stuck = of.process, Stuck()
-    stuck.stdin, stuck.stdout, stuck.stderr = real.stdin, real.stdout, real.stderr
-    of.process = stuck
+    of.process = Stuck()
     of.close()
     real.wait(10)

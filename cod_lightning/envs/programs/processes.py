@@ -37,8 +37,7 @@ class LineProcess(ForeignProcess):
     """
 
     def __init__(self, command: Sequence[str], variables: Sequence[str], reads_on: bool = False) -> None:
-        self._reads_on = reads_on
-        pipe = subprocess.PIPE
+        self.reads_on, pipe = reads_on, subprocess.PIPE
         try:
             super().__init__(
                 apart(command), given_variables(variables), bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe
@@ -91,22 +90,18 @@ class LineProcess(ForeignProcess):
                         for text in lines if part else [rest]:
                             if (found := _object(text)) is not None and fits(found):
                                 # else the next line would be the end of this one
-                                self._reads_on = self._reads_on and not given
+                                self.reads_on = self.reads_on and not given
                                 return found
                     if not part:
                         raise WorldDied(f"its program ended without an answer{self._said(wait=True)}")
                 if num_bytes > _MOST_BYTES:
                     raise WorldDied(f"its program printed more than {_MOST_BYTES:,} bytes")
 
-    @property
-    def lasts(self) -> bool:
-        """Whether it can be asked again."""
-        return self._reads_on and self.process.poll() is None
-
     def _said(self, *, wait: bool = False) -> str:
         """The end of its error stream, and its exit code."""
-        code = self.code(_END_S) if wait else None
+        code = None
         if wait:
+            code = self.code(_END_S)
             self._end = (self._end + (self._read(self._errors) or b""))[-_SHOWN:]
         end = " ".join(self._end.decode("utf-8", "replace").split())
         return f"{'' if code is None else f' (exit code {code})'}{f': ...{end}' if end else ''}"
