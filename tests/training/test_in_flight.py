@@ -12,7 +12,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.ahead import GroupKey, PlayedGroup, RolloutsAhead
+from cod_lightning.training.ahead import GroupKey, CompleteGroup, RolloutsAhead
 from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
@@ -111,7 +111,7 @@ def test_of_two_ranks_each_keeps_what_is_complete_there_however_much_that_is(tmp
             group = Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=(records.episode(),)),))
             future = flying.groups.add(GroupKey(PackChoice(10 * rank + n), rollout=0))
             if n < 2 * (1 + rank):
-                future.set_result(PlayedGroup(group, 1.0))
+                future.set_result(CompleteGroup(group, 1.0))
         return [(one["choice"]["index"], one["lines"] is not None) for one in flying.state_dict()["ahead"]]
 
     found = on_two_ranks(tmp_path, act)
