@@ -28,7 +28,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.chat_server import ChatServer, said
-from tests.test_protocols import block
+from tests.guides import block
 
 pytest.importorskip("mcp", reason="pip install -e '.[mcp]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
