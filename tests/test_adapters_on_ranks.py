@@ -7,18 +7,16 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-import cod_lightning.commands.export
-import cod_lightning.commands.train  # noqa: F401  (ranks are forked from here)
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Words
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.levers import Levers
-from tests import test_ranks
+from tests import ranks
 from tests.forked import on_ranks
 from tests.forked_fit import metrics
-from tests.test_ranks import STOPPED_AT, weights
+from tests.ranks import STOPPED_AT, weights
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +40,7 @@ BASE_WORDS = (
 def run(folder, kind, base, *more, **killed):
     """The run on two ranks."""
     policy = (*KINDS[kind].split(), "--model.policy.path", str(base), "--model.policy.window", "96")
-    test_ranks.run(folder, "fsdp2", *SUITES, *policy, *more, small=SMALL.split(), **killed)
+    ranks.run(folder, "fsdp2", *SUITES, *policy, *more, small=SMALL.split(), **killed)
     return folder
 
 

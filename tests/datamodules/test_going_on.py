@@ -24,6 +24,7 @@ from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
+from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.cases import each
 from tests.small_fit import small_data, small_fit
 from tests.stubs import WordWorld
@@ -130,6 +131,10 @@ TOGETHER = {
     "siblings that are compared beside attempts, shuffled, ahead": (
         {"loss": SDPO(), "scale": "batch"},
         {"program": Anchored(fraction=1.0), "shuffle_episodes": True, "max_staleness": 1, "source": Bandit()},
+    ),
+    "rollouts ahead in a buffer": (
+        {"optimizer": "adamw_stochastic"},
+        {"max_staleness": PriorityBuffer(sigma=4.0, rollouts_per_sync=2, rollouts_begun=3, versions=2)},
     ),
 }
 

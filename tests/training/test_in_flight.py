@@ -12,7 +12,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.envs.base import Traits
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.ahead import GroupKey, CompleteGroup, RolloutsAhead
+from cod_lightning.training.ahead import CompleteGroup, GroupKey, RolloutsAhead
 from cod_lightning.training.packs import PackChoice, Uniform
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
