@@ -41,7 +41,7 @@ docs: .venv/installed-dev
 
 # Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
 # Folders and files are listed one by one, since pytest drops a file before the folder that holds it, and its place with it.
-LONGEST = $(patsubst %,tests/test_%.py,tutorials run_commands killed_with resume outside ranks wrong_usages gpu_page)
+LONGEST = $(patsubst %,tests/test_%.py,tutorials trained_on run_commands killed_with resume outside ranks gpu_page)
 smoke: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'slow and not soak' -n 3 --durations 30 $(BY_FILE) \
 	  $(LONGEST) $(filter-out $(LONGEST) tests/test_smoke.py,$(wildcard tests/test_*.py tests/*/))
