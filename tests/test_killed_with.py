@@ -59,7 +59,16 @@ def policy(tmp_path_factory):
 def test_two_ranks_that_are_killed_go_on_as_if_nothing_had_happened_with_two_rollouts_ahead_of_packs_that_come_back(
     tmp_path,
 ):
-    more = ["--data.max_staleness", "2", "source=Revisits", "method=grpo", "--data.suites", "null", "--trainer.max_epochs", "2"]
+    more = [
+        "--data.max_staleness",
+        "2",
+        "source=Revisits",
+        "method=grpo",
+        "--data.suites",
+        "null",
+        "--trainer.max_epochs",
+        "2",
+    ]
     whole, folder = tmp_path / "whole", tmp_path / "run"
     run(whole, "ddp", *more)
     staleness = [row["train/staleness"] for row in metrics(whole) if row["train/staleness"]]
@@ -78,7 +87,14 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
 @pytest.mark.soak
 def test_so_does_one_of_a_proposer_and_a_solver(tmp_path):
     """After a warm start: random numbers propose nothing."""
-    more = ["method=grpo", "program=ProposeAndSolve", "--data.program.init_args.solves", "2", "--data.max_staleness", "1"]
+    more = [
+        "method=grpo",
+        "program=ProposeAndSolve",
+        "--data.program.init_args.solves",
+        "2",
+        "--data.max_staleness",
+        "1",
+    ]
     more += ["--warm_start", '{"num_updates": 150, "num_packs": 200}']
     shown = ("train/write_reward/learnability/position_2", "train/write_valid/position_0")
     whole = assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown=shown)
