@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cod_lightning.contexts.base import ContextUpdate, History, InTask, Intervention, Prepared, TextState
+from cod_lightning.contexts.base import ContextUpdate, InTask, Intervention, Prepared, TextState
 from cod_lightning.envs.base import Traits
 from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.rollout.between_tasks import MOST_UPDATE_TURNS
@@ -201,9 +201,6 @@ class BadContextInTask(InTask):
     def on_turn(self, state, response, tokens):
         return self.of.does() if self.of.method == "on_turn" and state.text else None
 
-    def before_turn(self, state, rules, messages, tokens):
-        return self.of.does() if self.of.method == "before_turn" and state.text else None
-
 
 class BadContext(PlainContext):
     """One of its methods has the fault, from the second task of every pack on."""
@@ -235,7 +232,7 @@ class BadContext(PlainContext):
     ("method", "error"),
     [
         *(("update", error) for error in ERRORS),
-        *((method, SystemExit) for method in ("empty", "text", "prepare", "feedback", "on_turn", "before_turn")),
+        *((method, SystemExit) for method in ("empty", "text", "prepare", "feedback", "on_turn")),
     ],
 )
 def test_whatever_a_mechanism_raises_is_a_context_failure_and_not_the_environment_s(method, error):
@@ -293,12 +290,6 @@ NONSENSE = {
     "an intervention that is none": ("on_turn", lambda: "w1"),
     "an intervention without a state": ("on_turn", lambda: SimpleNamespace(reply="w1", action=None)),
     "an action that is a number": ("on_turn", lambda: Intervention(TextState("x"), action=7)),
-    "a history that is none": ("before_turn", lambda: "w1"),
-    "a history without messages": ("before_turn", lambda: History(TextState("x"), ())),
-    "a history that the policy ends": (
-        "before_turn",
-        lambda: History(TextState("x"), tuple(Message(role, "w1") for role in (Role.SYSTEM, Role.ASSISTANT))),
-    ),
 }
 
 
@@ -307,7 +298,7 @@ def test_what_no_mechanism_may_give_is_a_context_failure(name):
     found = groups(mechanism=BadContext(*NONSENSE[name]), num_packs=1)
     assert count_faults(found) == {"ContextFailure": 2}
     assert all(len(e.turns) <= MOST_UPDATE_TURNS + 1 for life in found[0].lifecycles for e in life.episodes)
-    if NONSENSE[name][0] in ("prepare", "on_turn", "before_turn"):
+    if NONSENSE[name][0] in ("prepare", "on_turn"):
         assert [e.kind for e in found[0].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED] == ["solve"]
 
 
