@@ -1,6 +1,7 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,11 +26,15 @@ def run(argv: Sequence[str]) -> int:
     head = (Column(title, overflow="fold") for title in ("world", "protocol", "what it is"))
     screen, table = Screen(), Table(*head, box=None, pad_edge=False)
     for name, path in files_of("env").items():
-        protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
-        table.add_row(name, protocol, description(path))
+        table.add_row(name, protocol(path), description(path))
     screen.print(table)
     print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
+
+
+def protocol(path: Path) -> str:
+    """Of a world's file: compact or natural."""
+    return "compact" if re.search(r"protocol: compact|envs\.ways\.", path.read_text()) else "natural"
 
 
 def description(path: Path) -> str:

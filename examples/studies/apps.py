@@ -36,6 +36,7 @@ from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
+from cod_lightning.envs.ways import AppsWays
 from cod_lightning.evaluation.intervals import DIFFERENCE, bootstrap
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.rollout import transcript
@@ -55,9 +56,8 @@ WORLDS: dict[str, Any] = {
         "actions": "qwen", "quirks": 5, "max_turns": 24, "spare_calls": 2, "difficulties": (2, 3), "split_by": ("facts", "template")
     },
     "apps_confirm": {"spare_calls": 2, "patience": 3, "templates": tuple(CONFIRMED)},
-    "apps_compact": {"protocol": "compact", "max_turns": 3},
 }  # fmt: skip
-"""As the shipped files set them."""
+"""As the shipped files set them. `apps_compact` is another class."""
 AT_SIZE: dict[str, Any] = {"quirks": 0, "difficulties": (1, 2), "max_turns": 40}
 NUM_PACKS = 250
 BUDGET = 320_000
@@ -78,8 +78,8 @@ TRAININGS: dict[str, tuple[str, ...]] = {
 def references() -> dict[str, Any]:
     """Success by position, mean reward, and success by difficulty, of every reference in every configuration."""
     found: dict[str, Any] = {}
-    for name, options in WORLDS.items():
-        env = Apps(**options)
+    worlds: dict[str, Any] = {name: Apps(**options) for name, options in WORLDS.items()}
+    for name, env in {**worlds, "apps_compact": AppsWays()}.items():
         packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(NUM_PACKS)]
         found[name] = {}
         for label, kind, known in (

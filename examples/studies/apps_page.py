@@ -141,9 +141,9 @@ A context can be worth *scripted* less *memoryless*. Random calls solve {random_
 {escapes} programs that try to leave or exhaust the sandbox change nothing.
 """
 LEARNED = """
-`apps_compact`: five habits, a word for each, carried out by a scripted plan of calls; {budget:,} sampled tokens, three seeds, 1,024
-held-out packs of 4, temperature 1. TGC and SGC are AppWorld's: shares of tasks solved, and of packs solved whole. Means with 95 %
-intervals over seeds (Student's t). *Blanked*: with the context hidden.
+`apps_compact`: five habits, a word for each; {budget:,} sampled tokens, three seeds, 1,024 held-out packs of 4, temperature 1. TGC
+and SGC are AppWorld's: shares of tasks solved, and of packs solved whole. Means with 95 % intervals over seeds (Student's t).
+*Blanked*: with the context hidden.
 """.strip()
 READING = """
 **REC, which is CoD, and LOOP end above random and not above their warm start at its best temperature**, in packs of the training

@@ -10,7 +10,7 @@ import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.shipped import files_of
-from cod_lightning.commands.worlds import description, parse_world
+from cod_lightning.commands.worlds import description, parse_world, protocol
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.types import Split
 
@@ -67,7 +67,7 @@ def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     env.reset(options={"task": pack.tasks[0]})
     assert env.rules
-    assert bool(beside(env, Vocabulary).words()) == ("protocol: compact" in files_of("env")[name].read_text())
+    assert bool(beside(env, Vocabulary).words()) == (protocol(files_of("env")[name]) == "compact")
 
 
 def test_parameters_follow_the_name(tmp_path):

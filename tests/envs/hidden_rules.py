@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cod_lightning.envs.alchemy.graph import book_of, pair_of
-from cod_lightning.envs.apps import compact as apps
+from cod_lightning.envs.apps.facts import CHOICES
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.doors.wording import KEYS
-from cod_lightning.envs.terminal import compact as terminal
 from cod_lightning.envs.textworld import houses
+from cod_lightning.envs.ways import apps, terminal
 from cod_lightning.types import Pack, Split
 
 HIDDEN = {
@@ -85,16 +85,14 @@ def _alchemy(spec: Any, misses: int) -> Tries:
 
 
 def _terminal(spec: Any, misses: int) -> Tries:
-    slot = terminal.SLOT_OF[spec.type]
-    right = terminal.ways_of(spec.site)[slot]
-    return Tries(
-        spec.type, terminal.WAYS[slot], {w: None if w == right else "no" for w in terminal.WAYS[slot]}, 1, misses
-    )
+    (slot,) = terminal.GOALS[spec.type]
+    ways, right = terminal.WAYS[slot], terminal.ways_of(spec.site)[slot]
+    return Tries(spec.type, ways, {way: None if way == right else "no" for way in ways}, 1, misses)
 
 
 def _apps(spec: Any, misses: int) -> Tries:
     slots = apps.GOALS[spec.template]
-    answers = {v: None if v == getattr(spec.facts, s) else "no" for s in slots for v in apps.VALUES[s]}
+    answers = {v: None if v == getattr(spec.facts, s) else "no" for s in slots for v in CHOICES[s]}
     return Tries(spec.template, list(answers), answers, len(slots), misses)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import HiddenRules, beside, split_of_text
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.grouped import GroupedTasks
@@ -13,6 +12,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.envs.ways import AppsWays
 from cod_lightning.types import Split
 from tests.cases import each
 
@@ -33,7 +33,7 @@ def test_levers_hide_what_each_gives_apps_the_habits_that_tasks_ask_for_and_lake
         found.setdefault(hidden(LEVERS, pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
     assert 1 < len(found) <= 24
     assert all(len(colours) == 1 for colours in found.values())
-    world = Apps(protocol="compact", max_turns=3, slots=["card", "address", "boss"])
+    world = AppsWays(slots=["card", "address", "boss"])
     assert 8 < len({hidden(world, pack) for pack in drawn(world, 200)}) <= 64
     world = FrozenLakeObscure(size_min=3, size_max=3)
     assert len({hidden(world, pack) for pack in drawn(world, 200)}) == 24

@@ -21,7 +21,8 @@ from cod_lightning.envs.learn2ask.clinic import turns_of
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.terminal import Terminal
-from cod_lightning.envs.terminal.compact import canonical
+from cod_lightning.envs.ways import AppsWays, TerminalWays
+from cod_lightning.envs.ways.terminal import canonical
 from cod_lightning.types import Message, Role, Split
 from tests.cases import each
 from tests.envs.alchemy.worlds import COMPACT as COMPACT_ALCHEMY
@@ -133,7 +134,7 @@ OTHERS = [
     (
         Terminal,
         {},
-        [{"quirks": 1}, {"max_turns": 5}, {"max_commands": 3}, {"composite_ratio": 0.2}, {"protocol": "compact"}],
+        [{"quirks": 1}, {"max_turns": 5}, {"max_commands": 3}, {"composite_ratio": 0.2}],
         [{"feedback": "plain", "length_penalty": 0.2}],
     ),
     (PDEDiscovery, {}, [{"max_terms": 1}, {"noise_level": 0.01}, {"grid_points": 65}], [{"world_memory": False}]),
@@ -142,11 +143,12 @@ OTHERS = [
         {},
         [
             {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("template",)},
-            {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("template",)},
-            {"protocol": "compact", "slots": ("card", "boss", "sign")},
+            {"templates": ["send_mail"]},
         ],
         [{"question_cost": 0.1}],
     ),
+    (AppsWays, {}, [{"max_turns": 2}, {"misses": 0}, {"slots": ("card", "boss", "sign")}], []),
+    (TerminalWays, {}, [{"max_turns": 3}], []),
 ]  # fmt: skip
 
 
@@ -169,7 +171,7 @@ PLAYED = {
     "lake-compact": (
         lambda: FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact"), "success", 60, (0.5, 0.8), 0.94, 0.5,
     ),
-    "apps-compact": (lambda: Apps(protocol="compact", max_turns=3), "success", 30, (0.1, 0.7), 0.7, 0.5),
+    "apps-compact": (AppsWays, "success", 30, (0.1, 0.7), 0.7, 0.5),
     "learn2ask-compact": (lambda: Learn2Ask(**SMALL_CLINIC, protocol="compact"), "reward", 60, (0.36, 0.6), 0.85, 0.5),
 }  # fmt: skip
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
@@ -186,7 +188,7 @@ PLAYED_SLOWLY = {
     "learn2ask": (Learn2Ask, "reward", 80, (0.36, 0.6), 0.85, 0.5),
     "pde": (lambda: natural(world_memory=False), "success", 16, (0.0, 0.95), 0.8, 0.4),
     "pde-compact": (compact, "success", 75, (0.2, 0.45), 0.35, 0.3),
-    "terminal-compact": (lambda: Terminal(protocol="compact", quirks=3, max_turns=2), "success", 75, (0.38, 0.62), 0.78, 0.62),
+    "terminal-compact": (TerminalWays, "success", 75, (0.38, 0.62), 0.78, 0.62),
 }  # fmt: skip
 
 

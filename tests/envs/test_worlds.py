@@ -17,7 +17,7 @@ from cod_lightning.envs.base import Reference, Vocabulary, beside
 from cod_lightning.envs.control import OptimalControl
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.invented import Invented
-from cod_lightning.envs.terminal import Terminal
+from cod_lightning.envs.ways import AppsWays, TerminalWays
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.cases import each
 from tests.envs.cases import WORLDS, every_compact, every_world
@@ -146,8 +146,8 @@ for case in WORLDS.values():
     [
         lambda: Invented(["order-4-2", "lookup-4-4", "offset-4"]),
         lambda: Invented(["order-4-2", "machine-2-3-3"], protocol="compact"),
-        lambda: Terminal(protocol="compact"),
-        lambda: Apps(protocol="compact"),
+        TerminalWays,
+        AppsWays,
         lambda: Apps(templates=["cancel_orders", "like_genre"]),
         lambda: GridNavigation(protocol="compact", side_min=3, side_max=3, rounds_max=3),
         lambda: OptimalControl(protocol="compact", start_max=1, speed_max=0, target_max=1),

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cod_lightning.envs.answers import answer_of, clean
-from cod_lightning.envs.apps import compact
+from cod_lightning.envs.answers import clean
 from cod_lightning.envs.apps.actions import Actions, CodeActions, ToolCalls
 from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
@@ -20,7 +19,6 @@ from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Tools, split_of_text
-from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
@@ -72,13 +70,9 @@ class AppRules(TaskRules["Apps"]):
         for _ in range(_MOST_DRAWS):
             new = self.env._facts(rng, pack.split)
             later = [replace(self.env._spec(task), facts=new) for task in pack.tasks[at:]]
-            fits = all(
-                getattr(new, slot) != getattr(old, slot) for slot in (self.env.slots if self.env.compact else HABITS)
-            )
+            fits = all(getattr(new, slot) != getattr(old, slot) for slot in HABITS)
             if not fits or not all(map(asks_for_something, later)):
                 continue
-            if self.env.compact:
-                return self.env._with_specs(pack, at, later)
             fitted = [with_budget(task, self.env.spare_calls, self.env.max_turns, self.env.patience) for task in later]
             if all(fitted):
                 return self.env._with_specs(pack, at, [task for task in fitted if task])
@@ -89,10 +83,7 @@ class AppPlayers(TaskPlayers["Apps"]):
     """Who plays the apps."""
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
-        facts = self.env._spec(pack.tasks[0]).facts
-        if self.env.compact:
-            return compact.HabitPlay(), compact.truth(facts, self.env.slots)
-        return AppsPlay(self.env._actions, self.env.site), facts
+        return AppsPlay(self.env._actions, self.env.site), self.env._spec(pack.tasks[0]).facts
 
 
 class Apps(TaskWorld[AppsTask]):
@@ -117,19 +108,16 @@ class Apps(TaskWorld[AppsTask]):
         extensions: Apps of your own, beside those that ship.
         split_by: What belongs to one of train, validation and test: the quirks and habits taken together (facts), of which parts
             recur in other splits; the template.
-        protocol: Sentences for language models (natural) or single words for tiny policies (compact).
-        slots: In compact form, which habits tasks are about; 3 or more where facts decide the split, since with fewer the one not
-            seen yet would follow from training.
-        misses: In compact form, wrong words that a task forgives.
         teacher: How good the demonstrations of the warm start are.
     """
 
     companions = (AppTools, AppRules, AppPlayers, *TaskWorld.companions)
 
     task_type = AppsTask
+    wording = NaturalApps()
     _task: AppsTask
     _server: Any = None
-    """The present task's `AppServer`; None in compact form."""
+    """The present task's `AppServer`; None before the first one."""
 
     def __init__(
         self,
@@ -143,33 +131,23 @@ class Apps(TaskWorld[AppsTask]):
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
         split_by: Sequence[Literal["facts", "template"]] = ("facts",),
-        protocol: Literal["natural", "compact"] = "natural",
-        slots: Sequence[Literal["card", "address", "boss", "sign", "minutes"]] = HABITS,
-        misses: Natural = 1,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         self.form, self.quirks, self.max_turns, self.spare_calls = actions, quirks, max_turns, spare_calls
         self.patience, self.question_cost = patience, question_cost
-        self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
-        self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
-        self.compact = protocol == "compact"
+        self.split_by, self.difficulties, self.teacher = tuple(split_by), tuple(difficulties), teacher
         self.extensions = tuple(extensions)
         self.site = site_of(self.extensions)
         self._check()
         self.kinds = self._kinds(templates)
-        self.wording: Any = compact.CompactApps() if self.compact else NaturalApps()
         drawn = "".join(f"+{extension.app.name}" for extension in self.extensions)
         drawn += "" if templates is None else "-" + ".".join(sorted(templates))
         levels = "".join(map(str, self.difficulties))
-        self.name = f"apps-{protocol}-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
-        if self.compact:
-            self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}-{'.'.join(self.split_by)}{drawn}"
+        self.name = f"apps-natural-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
         self._actions = self._new_actions()
 
     @property
     def rules(self) -> str:
-        if self.compact:
-            return "apps"
         apps = ", ".join(app.name for app in self.site.apps)
         return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
 
@@ -179,17 +157,12 @@ class Apps(TaskWorld[AppsTask]):
         rng = random.Random(world_seed)
         person, facts = rng.randrange(2**40), self._facts(rng, split)
         specs = (self._draw(derive_seed(world_seed, n), split, person, facts) for n in range(num_tasks))
-        return self._pack(split, index, seed, world_seed, specs, asks="template" if self.compact else "")
+        return self._pack(split, index, seed, world_seed, specs)
 
     def _facts(self, rng: random.Random, split: Split) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
-            if self.compact:
-                facts = compact.draw(rng, self.slots)
-                own = compact.split_of(facts, self.slots)
-            else:
-                facts = draw_facts(rng, self.quirks)
-                own = split_of_text(f"facts 1 {facts}")
-            if own is split or "facts" not in self.split_by:
+            facts = draw_facts(rng, self.quirks)
+            if "facts" not in self.split_by or split_of_text(f"facts 1 {facts}") is split:
                 return facts
         raise AssertionError("facts of any split are drawn before long")
 
@@ -199,8 +172,6 @@ class Apps(TaskWorld[AppsTask]):
         kinds = self._of_split(split) if "template" in self.split_by else self.kinds
         for _ in range(_MOST_DRAWS):
             task = draw_task(rng, person, facts, kinds, self.extensions)
-            if task is not None and self.compact:
-                return task
             if task is not None and (fitted := with_budget(task, self.spare_calls, self.max_turns, self.patience)):
                 return fitted
         expected = f"enough for a task of the kinds {', '.join(kinds)}"
@@ -213,17 +184,14 @@ class Apps(TaskWorld[AppsTask]):
         return tuple(name for n, name in enumerate(ranked) if n % 10 in place)
 
     def _kinds(self, templates: Sequence[str] | None) -> tuple[str, ...]:
-        if self.compact:
-            known = tuple(name for name, slots in compact.GOALS.items() if set(slots) <= set(self.slots))
-        else:
-            known = tuple(self.site.templates)
-        usual = known if self.compact else tuple(n for n in known if not self.site.templates[n].confirmed)
+        known = tuple(self.site.templates)
+        usual = tuple(name for name in known if not self.site.templates[name].confirmed)
         chosen = usual if templates is None else tuple(templates)
         if (wrong := sorted(set(chosen) - set(known))) or not chosen:
             meant = did_you_mean(wrong[0], known) if wrong else ""
             expected = f"some of {some_of(known, ' '.join(wrong[:1]))}"
             raise ConfigError("data.env.templates", list(chosen), expected, f"{meant}Leave it out for all.")
-        kinds = tuple(n for n in chosen if self.compact or self.site.templates[n].difficulty in self.difficulties)
+        kinds = tuple(name for name in chosen if self.site.templates[name].difficulty in self.difficulties)
         if not kinds:
             expected = "a number of apps that some template needs"
             raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")
@@ -234,17 +202,14 @@ class Apps(TaskWorld[AppsTask]):
 
     def _start(self, task: AppsTask) -> None:
         self._task, self._turn, self._shown = task, 0, ""
-        self._words: tuple[compact.Said, ...] = ()
         self._results: list[Check] = []
-        self._server = None if self.compact else task.server(self.patience)
+        self._server = task.server(self.patience)
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
         return CodeActions([app.name for app in self.site.apps]) if self.form == "code" else ToolCalls(self.form)
 
     def _observed(self) -> str:
-        if self.compact:
-            return self.wording.observation(self._task, self._words)
         before = (
             clean(self._shown or "(nothing was shown)", _MOST_SHOWN) if self._turn else self.wording.opening(self._task)
         )
@@ -255,8 +220,6 @@ class Apps(TaskWorld[AppsTask]):
 
     def _acted(self, action: str) -> str:
         self._turn += 1
-        if self.compact:
-            return self._spoken(*answer_of(action))
         said, complaint = self._actions.read(action)
         if complaint:
             self._shown = complaint
@@ -269,31 +232,15 @@ class Apps(TaskWorld[AppsTask]):
             return "win" if all(check.passed for check in self._results) else late
         return ""
 
-    def _spoken(self, said: str, complaint: str) -> str:
-        """A word of the compact form."""
-        if complaint or said not in compact.SLOT_OF:
-            return "malformed"
-        self._words = (*self._words, compact.say(self._task, self._words, said))
-        met = sum(word.right for word in self._words)
-        if met == len(compact.GOALS[self._task.template]):
-            return "win"
-        if len(self._words) - met > self.misses:
-            return "lost"
-        return "late" if self._turn == self.max_turns else ""
-
     def checked(self) -> list[Check]:
         """The checks of the present task, at its present state."""
         return self._task.checked(self._server)
 
     def _feedback(self) -> str:
-        if self.compact:
-            return self.wording.feedback(self._outcome, self._words)
         return clean(self.wording.feedback(self._task, self._outcome, self._results, self._shown), _MOST_SHOWN)
 
     def _reward(self) -> float:
         """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""
-        if self.compact:
-            return float(self.success)
         if not any(check.passed for check in self._results if check.asked):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
@@ -315,15 +262,6 @@ class Apps(TaskWorld[AppsTask]):
 
     def _check(self) -> None:
         check_between("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
-        if self.compact:
-            calls = {"actions": self.form, "quirks": self.quirks, "spare_calls": self.spare_calls}
-            person = {"patience": self.patience, "question_cost": self.question_cost}
-            check_unused(Apps, "with protocol=compact", **calls, **person, difficulties=self.difficulties)
-        else:
-            check_unused(Apps, "with protocol=natural", slots=self.slots, misses=self.misses)
-        if self.compact and "facts" in self.split_by and len(self.slots) < 3:
-            expected = "3 habits or more, since by fewer data.env.split_by=[facts] would tell tests from training"
-            raise ConfigError("data.env.slots", list(self.slots), expected, "Name more, or split by template.")
         if not 0 < len(self.split_by) == len(set(self.split_by)):
             expected = "facts, template or both, each once: with none, packs of two splits could be the same"
             raise ConfigError("data.env.split_by", list(self.split_by), expected, "[facts] is the default.")

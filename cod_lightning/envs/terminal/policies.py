@@ -1,18 +1,15 @@
-"""Play at the terminal: in command lines, and in words of the compact form.
+"""Play at the terminal.
 
-The natural players keep their memory in their own words: every response says what is believed and what each command of
-the line is for, and the next turn reads that and the output.
+Players keep their memory in their own words: every response says what is believed and what each command of the line is for, and
+the next turn reads that and the output.
 """
 
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from cod_lightning.envs.known_ways import WaysPlay
 from cod_lightning.envs.players import Play
-from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, TaskText, enter, next_commands, plan
 from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, Site, homes, read_facts, with_quirks, write_facts
 from cod_lightning.envs.terminal.transfer import KNOWN_HOSTS, MOUNTS, SERVER
@@ -212,13 +209,3 @@ class ShellPlay(Play[Quirks]):
 
     def blank(self, messages: Sequence[Message]) -> str:
         return "- Nothing is known."
-
-
-class WordPlay(WaysPlay):
-    """Play in fused words; Bayes-optimal in each task where 3 quirks are drawn."""
-
-    kind: ClassVar = compact.Known
-
-    @staticmethod
-    def slot(messages: Sequence[Message]) -> str:
-        return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]

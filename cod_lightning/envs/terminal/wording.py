@@ -13,14 +13,6 @@ from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
 _SYSTEMS = {"linux": "Linux", "mac": "macOS", "windows": "Windows"}
 
 
-@dataclass(frozen=True, slots=True)
-class TypedLine:
-    """What was typed (a line, or a compact word) and what came of it."""
-
-    said: str
-    result: Result
-
-
 @dataclass(slots=True)
 class TerminalView:
     """How a task stands."""
@@ -30,9 +22,8 @@ class TerminalView:
     prompt: str
     turn: int = 0
     """Turns used so far."""
-    last: TypedLine | None = None
-    attempts: tuple[TypedLine, ...] = ()
-    """In compact form only; else empty."""
+    last: Result | None = None
+    """What came of the last line."""
 
 
 class NaturalTerminal(WorldWording):
@@ -58,7 +49,7 @@ class NaturalTerminal(WorldWording):
         parts: list[str] = []
         task = view.task
         if view.last is not None:
-            parts.append(_result_text(view.last.result))
+            parts.append(_result_text(view.last))
         else:
             parts.append(
                 f"Local machine: {_SYSTEMS[task.site.system]}. Remote host: {task.site.host}, account {task.site.user}, keys are "
@@ -75,11 +66,7 @@ class NaturalTerminal(WorldWording):
             "late": f"You have no steps left ({view.turn} of {view.max_turns}), and the goal is not reached{because}.",
             "malformed": f"Your answer could not be read: {reason}. {_FORM} The task is over.",
         }[outcome]
-        return (
-            ending
-            if outcome == "malformed" or view.last is None
-            else f"{_result_text(view.last.result, 700)}\n{ending}"
-        )
+        return ending if outcome == "malformed" or view.last is None else f"{_result_text(view.last, 700)}\n{ending}"
 
 
 _FORM = "Expected one command line as <answer>command line</answer>."

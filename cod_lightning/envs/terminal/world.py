@@ -11,17 +11,15 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import split_of_text
-from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines
-from cod_lightning.envs.terminal.policies import ShellPlay, WordPlay
+from cod_lightning.envs.terminal.policies import ShellPlay
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
-from cod_lightning.envs.terminal.tasks import COMPOSITE, TYPES, TerminalTask, draw_task
-from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
+from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
+from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, view_of
 from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.ranges import Count, Share
 from cod_lightning.seeds import derive_seed
@@ -42,12 +40,9 @@ class TerminalRules(TaskRules["Terminal"]):
         old = self.env._spec(pack.tasks[0]).site
         rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
         for _ in range(_MOST_DRAWS):
-            if self.env.compact:
-                new = compact.site_with(old, compact.draw_ways(rng, self.env.quirks))
-            else:
-                new = with_quirks(old, rng, self.env.quirks)
+            new = with_quirks(old, rng, self.env.quirks)
             later = [replace(self.env._spec(task), site=new) for task in pack.tasks[at:]]
-            fits = self.env.compact or split_of_text(repr(new)) is pack.split
+            fits = split_of_text(repr(new)) is pack.split
             if fits and new.quirks != old.quirks and all(map(self.env._in_time, later)):
                 return self.env._with(pack, at, site=new)
         raise ConfigError("data.env.quirks", self.env.quirks, "a number with two sites in a split", "Raise it.")
@@ -59,8 +54,6 @@ class TerminalPlayers(TaskPlayers["Terminal"]):
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """At the first task's site, where a pack has several."""
         site = self.env._spec(pack.tasks[0]).site
-        if self.env.compact:
-            return WordPlay(), compact.Known(dict.fromkeys(compact.ways_of(site).values(), True))
         return ShellPlay(self.env.max_commands, site), site.quirks
 
 
@@ -70,24 +63,23 @@ class Terminal(TaskWorld[TerminalTask]):
     A hidden fact is, for example, that only rsync copies to the host, that it is reached through a jump host, or that its
     folder is read-only and writable by another path. A pack has one system, host, account and habitual folders, and every
     task can be solved within its turns once the quirks are known. With 0 quirks everything is redrawn for each task and
-    nothing is hidden, as in the reference. In compact form an answer is one word for a way of doing it, and quirks is the
-    number of operations (of send, enter, change) whose way is drawn from four.
+    nothing is hidden, as in the reference.
 
     Args:
-        quirks: Hidden facts of a pack: 0 to 6, in compact form 0 to 3.
+        quirks: Hidden facts of a pack: 0 to 6.
         max_turns: Command lines per task; 12 is the reference's.
         max_commands: Commands that one line may hold. With many, trying costs fewer turns.
         composite_ratio: Probability that a task is of a composite type.
         feedback: Whether the words after a failed task say which test of the goal failed (reason), or only that it did (plain).
         length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns. 0 is the reference's; with quirks a
             small one such as 0.1 makes learning visible in the reward also where every task is solved.
-        protocol: Command lines for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
 
     companions = (TerminalRules, TerminalPlayers, *TaskWorld.companions)
 
     task_type = TerminalTask
+    wording = NaturalTerminal()
     _task: TerminalTask
 
     def __init__(
@@ -98,17 +90,14 @@ class Terminal(TaskWorld[TerminalTask]):
         composite_ratio: Share = 0.5,
         feedback: Literal["reason", "plain"] = "reason",
         length_penalty: Share = 0.0,
-        protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         self.quirks, self.max_turns, self.max_commands = quirks, max_turns, max_commands
         self.composite_ratio, self.length_penalty = composite_ratio, length_penalty
-        self.feedback, self.protocol, self.teacher = feedback, protocol, teacher
-        self._check()
-        self.compact = protocol == "compact"
-        self.wording = compact.CompactTerminal() if self.compact else NaturalTerminal()
-        self.types = tuple(compact.SLOT_OF) if self.compact else TYPES
-        self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-fixed"
+        self.feedback, self.teacher = feedback, teacher
+        check_between("data.env.quirks", quirks, 0, len(SLOTS), "2 is the default.")
+        check_between("data.env.max_commands", max_commands, 1, 32, "8 is the default.")
+        self.name = f"terminal-natural-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-fixed"
 
     @property
     def rules(self) -> str:
@@ -119,14 +108,11 @@ class Terminal(TaskWorld[TerminalTask]):
         world_seed = derive_seed("terminal pack", self.name, str(split), seed, index)
         site = self._site(random.Random(world_seed), split) if self.quirks else None
         specs = (self._draw(derive_seed(world_seed, n), split, site) for n in range(num_tasks))
-        return self._pack(split, index, seed, world_seed, specs, asks="type" if self.compact else "")
+        return self._pack(split, index, seed, world_seed, specs)
 
     def _site(self, rng: random.Random, split: Split | None) -> Site:
-        """A site of that split; in compact form, which has few of them, of none."""
+        """A site of that split, if there is one."""
         while True:
-            if self.compact:
-                plain = replace(draw_site(rng, 0), system="linux")
-                return compact.site_with(plain, compact.draw_ways(rng, self.quirks))
             site = draw_site(rng, self.quirks)
             if split in (None, split_of_text(repr(site))):
                 return site
@@ -136,24 +122,20 @@ class Terminal(TaskWorld[TerminalTask]):
         rng = random.Random(seed)
         for _ in range(_MOST_DRAWS):
             composite = rng.random() < self.composite_ratio
-            kind = rng.choice([kind for kind in self.types if (kind in COMPOSITE) == composite] or self.types)
+            kind = rng.choice(COMPOSITE if composite else SINGLE)
             task = draw_task(rng, site or self._site(rng, None), kind)
-            if self.compact:
-                task = replace(task, side=compact.SIDE_OF[compact.SLOT_OF[kind]])
-            fits = site is not None and not self.compact
-            fits = fits or split_of_text(compact.canonical(task) if self.compact else repr(task)) is split
-            if fits and self._in_time(task):
+            if (site is not None or split_of_text(repr(task)) is split) and self._in_time(task):
                 return task
-        expected = f"enough for a task of the types {', '.join(self.types)}; none was found in {_MOST_DRAWS} draws"
+        expected = f"enough for a task of the types {', '.join(TYPES)}; none was found in {_MOST_DRAWS} draws"
         raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it or data.env.max_commands.")
 
     def _in_time(self, task: TerminalTask) -> bool:
-        return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
+        return num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
 
     def _start(self, task: TerminalTask) -> None:
         self._task, self._lack = task, ""
-        self._shell = None if self.compact else set_up(task, self.max_commands)
-        self._view = TerminalView(task, self.max_turns, self._shell.prompt() if self._shell else "")
+        self._shell = set_up(task, self.max_commands)
+        self._view = TerminalView(task, self.max_turns, self._shell.prompt())
 
     def _observed(self) -> str:
         return self.wording.observation(self._view)
@@ -171,19 +153,11 @@ class Terminal(TaskWorld[TerminalTask]):
     def _unfit(self, said: str) -> str:
         if not said:
             return "the answer is empty"
-        if self.compact:
-            return "" if said in compact.SLOT_OF_WAY else "the answer is none of the words for a way"
         return "" if len(said) <= _MOST_LETTERS else f"the command line is longer than {_MOST_LETTERS} letters"
 
     def _reached(self, said: str) -> bool:
         """Carry out what was said; whether the goal is reached then."""
-        view = self._view
-        if self._shell is None:
-            done, result = compact.attempt(self._task, said, self.max_commands)
-            view.last = TypedLine(said, result)
-            view.attempts = (*view.attempts, view.last)
-            return done
-        view.last, view.prompt = TypedLine(said, self._shell.run(said)), self._shell.prompt()
+        self._view.last, self._view.prompt = self._shell.run(said), self._shell.prompt()
         self._lack = missing(self._task, self._shell)
         return not self._lack
 
@@ -193,10 +167,3 @@ class Terminal(TaskWorld[TerminalTask]):
 
     def _reward(self) -> float:
         return 1 - self.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
-
-    def _check(self) -> None:
-        if self.protocol == "compact":
-            check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
-        most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
-        check_between("data.env.quirks", self.quirks, 0, most, "2 is the default.")
-        check_between("data.env.max_commands", self.max_commands, 1, 32, "8 is the default.")

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.catalog import APPS
-from cod_lightning.envs.apps.compact import SLOT_OF
 from cod_lightning.envs.tool_calls import STYLES, ToolCall
 from tests.envs.case import Case
 
@@ -23,11 +22,9 @@ CODE = st.builds(
     NAMES,
     ARGUMENTS,
 )
-WORDS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled_from([*SLOT_OF, "x", ""]))
 CASES = {
     "apps-code": Case(lambda: Apps(actions="code", max_turns=8), CODE),
     "apps-qwen": Case(
         lambda: Apps(actions="qwen", quirks=5, split_by=("facts", "template")), CALLS.map(STYLES["qwen"].spelled)
     ),
-    "apps-compact": Case(lambda: Apps(protocol="compact", max_turns=3), WORDS, "compact"),
 }

@@ -3,7 +3,6 @@
 from hypothesis import strategies as st
 
 from cod_lightning.envs.terminal import Terminal
-from cod_lightning.envs.terminal.compact import SLOT_OF_WAY
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from tests.envs.case import Case
 
@@ -11,9 +10,7 @@ SOME = r"""&& ; ~ / .. * -r -rf -p a b.txt /var/www ' " $HOME %CD% ops@192.168.1
 x.tar.gz x.zip -C -czf -d \ ${PWD} -J bastion"""
 WORDS = st.sampled_from((*COMMANDS, *ALIASES, *SOME.split()))
 LINES = st.builds("ok <answer>{}</answer>".format, st.lists(WORDS, min_size=1, max_size=12).map(" ".join))
-WAYS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled_from([*SLOT_OF_WAY, "x", ""]))
 CASES = {
     "terminal-natural": Case(Terminal, LINES),
     "terminal-hard": Case(lambda: Terminal(quirks=3, max_turns=5, max_commands=4, length_penalty=0.1), LINES),
-    "terminal-compact": Case(lambda: Terminal(protocol="compact", quirks=3, max_turns=2), WAYS, "compact"),
 }

@@ -1,8 +1,7 @@
-"""Ways of which one in each slot works, known to work or not: what compact worlds note as `scp=no rsync=ok`, and play with it."""
+"""Ways of which one in each slot works, known to work or not: noted as `scp=no rsync=ok`, and play with it."""
 
 import random
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -65,14 +64,17 @@ class KnownWays:
 
 @dataclass(frozen=True)
 class WaysPlay(Play[KnownWays]):
-    """The way that is known to work, else one that may."""
+    """The way that is known to work, else one that may; Bayes-optimal in each task."""
 
-    kind: ClassVar[type[KnownWays]]
+    kind: type[KnownWays]
+    goals: Mapping[str, tuple[str, ...]]
+    """The slots that each is about."""
 
-    @staticmethod
-    @abstractmethod
-    def slot(messages: Sequence[Message]) -> str:
-        """The slot that the next answer is about."""
+    def slot(self, messages: Sequence[Message]) -> str:
+        """The one that the next answer is about: the goal's first without a way that was seen to work."""
+        met = self.kind.read([message.content for message in messages[2:]]).effects
+        slots = self.goals[messages[1].content.removeprefix("goal=")]
+        return next((slot for slot in slots if not any(met.get(way) for way in self.kind.ways[slot])), slots[-1])
 
     @staticmethod
     def respond(slot: str, way: str) -> str:
