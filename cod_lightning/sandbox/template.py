@@ -155,10 +155,10 @@ def _watch(job: SandboxJob, answers: socket.socket, options: dict[str, Any]) -> 
                 _end(os.killpg, pid)
                 late = math.inf
     _end(os.killpg, pid)  # what it has started, where there is no filter of system calls
-    told = json.dumps({"ended": ended, "code": os.waitstatus_to_exitcode(status)}).encode()
+    report = json.dumps({"ended": ended, "code": os.waitstatus_to_exitcode(status)}).encode()
     with contextlib.suppress(OSError), answers:  # the trainer's thread may be gone
         answers.settimeout(10.0)
-        answers.sendall(HEADER.pack(len(told), len(said[out])) + told + said[out] + said[err])
+        answers.sendall(HEADER.pack(len(report), len(said[out])) + report + said[out] + said[err])
 
 
 def _end(kill: Callable[[int, int], None], pid: int) -> None:
