@@ -1,9 +1,11 @@
 """`export`: a trained policy as a Hugging Face folder, with a model card of what was measured and what was not."""
 
+import copy
 import platform
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -117,9 +119,10 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
 def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
     root, data = run_folder(checkpoint.path), cli.datamodule
     pack = drawn_pack(data.env, data.pack_size, 0, 0, Split.TEST)
-    begun, _ = data.env.reset(options={"task": pack.tasks[0]})
-    observation = text_of(begun)
-    system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
+    with closing(copy.deepcopy(data.env)) as world:
+        begun, _ = world.reset(options={"task": pack.tasks[0]})
+        observation, rules = text_of(begun), world.rules
+    system = data.context.prepare(data.context.empty(), rules, observation).system
     evaluation = None if root is None else root / "evaluation.json"
     kept = (checkpoint.content.get("run_config") or {}).get("config") or {}  # whatever this command was asked with
     parts = {part: {**cli.asked[part], **kept.get(part, {})} for part in ("model", "data", "trainer")}

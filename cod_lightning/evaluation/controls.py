@@ -155,7 +155,7 @@ class ByEndpoint(Control):
 
         policy = EndpointPolicy()
         tokenizer = policy.tokenizer(())
-        chat = Chat(tokenizer)
+        chat = Chat(tokenizer, system_prompt=setting.sampler.chat.system_prompt)
         self.engine.bind(policy.model(tokenizer), chat.stop_ids)
         own = replace(setting.sampler, engine=self.engine, chat=chat, window=policy.window, num_ids=None)
         return replace(setting, sampler=own, by_kind={})

@@ -52,11 +52,13 @@ def test_an_endpoint_is_evaluated_like_any_policy(tmp_path, capsys):
 def test_an_endpoint_is_a_row_beside_a_policy_with_the_figures_that_it_has_alone(tmp_path, capsys):
     baseline = ["--data.baseline", "cod_lightning.engines.openai.OpenAIEngine", "--data.baseline.model", "tiny"]
     beside = ["--config", "smoke", "--warm_start", "null", "--data.max_new_tokens", "8", "--data.suites", ONE_SUITE]
+    prompt = ["--data.system_prompt", "red"]
     with tiny_server() as server:
-        assert main(["test", *arguments(server.url)]) == 0
+        assert main(["test", *arguments(server.url, *prompt)]) == 0
         capsys.readouterr()
         where = ["--data.baseline.base_url", server.url, "--trainer.default_root_dir", "beside"]
-        assert main(["test", *beside, *baseline, *where]) == 0
+        assert main(["test", *beside, *prompt, *baseline, *where]) == 0
+    assert all(request["messages"][0]["content"].startswith("red") for request in server.requests)
     out = capsys.readouterr().out
     alone = json.loads((tmp_path / "runs/endpoint/evaluation.json").read_text())["suites"]["levers"]
     both = json.loads((tmp_path / "beside/evaluation.json").read_text())["suites"]["levers"]
