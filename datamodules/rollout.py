@@ -75,7 +75,8 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: Optimizer updates made of a pass over a rollout.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         shuffle_episodes: Whether updates take episodes one by one, shuffled over all packs for every pass, as in PPO and LOOP, with
-            those that the loss compares them with, if any; else whole groups.
+            those that the loss compares them with, if any; else whole groups. A number: so many an update, the rest in the last;
+            evenly, where these would not be `updates_per_rollout`.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
         max_staleness: Versions that a rollout may be behind the weights, and rollouts played ahead of training; or a
             `PriorityBuffer`, which chooses those that are trained on next (docs/guides/asynchronous.md).
@@ -112,7 +113,7 @@ class RolloutDataModule(ItemDataModule):
         packs_per_rollout: Count = 32,
         updates_per_rollout: Count = 2,
         passes_per_rollout: Count = 1,
-        shuffle_episodes: bool = False,
+        shuffle_episodes: bool | Count = False,
         resample_packs: Natural = 0,
         max_staleness: Natural | PriorityBuffer = 0,
         in_order: bool = True,

@@ -75,8 +75,9 @@ class TrainingRollouts:
     updates_per_rollout: int
     """Of one pass."""
     passes_per_rollout: int = 1
-    shuffle_episodes: bool = False
-    """Whether an update takes episodes of all packs, shuffled, with those that they are compared with; else whole packs."""
+    shuffle_episodes: bool | int = False
+    """Whether an update takes episodes of all packs, shuffled, with those that they are compared with; else whole packs. A number
+    above 1: so many, where these make `updates_per_rollout` of a pass."""
     resample_packs: int = 0
     seed: int = 0
 
@@ -209,7 +210,7 @@ class TrainingRollouts:
 
     def _shares(self, number: int, credit: Credited) -> list[list[int]]:
         """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
-        or what is trained on, shuffled for every pass and dealt out as evenly as can be."""
+        or what is trained on, shuffled for every pass and dealt out by so many, or as evenly as can be."""
         table, shares = credit.table, list[list[int]]()
         if self.shuffle_episodes:
             of = table.siblings if self.learner().compares_siblings else torch.arange(len(table))
@@ -223,9 +224,16 @@ class TrainingRollouts:
             order = list(units.values())
             if done or self.shuffle_episodes:
                 random.Random(derive_seed("pass", self.seed, number, done)).shuffle(order)
-            cuts = [len(order) * update // self.updates_per_rollout for update in range(self.updates_per_rollout + 1)]
+            cuts = self._cuts(len(order))
             shares += [list(chain.from_iterable(order[start:end])) for start, end in pairwise(cuts)]
         return shares
+
+    def _cuts(self, length: int) -> list[int]:
+        """Where each update of a pass over so many begins, and where the last ends."""
+        size, number = int(self.shuffle_episodes), self.updates_per_rollout
+        if size * (number - 1) < length <= size * number:
+            return [min(length, size * update) for update in range(number + 1)]
+        return [length * update // number for update in range(number + 1)]
 
     def state_dict(self) -> dict[str, Any]:
         """The state of packs and replay, and the rollouts ahead; every rank has to call it."""

@@ -132,6 +132,17 @@ def test_shuffled_episodes_need_no_number_of_packs_that_updates_divide():
         check_shares(5, story.rollouts.num_shares, 2)
 
 
+def test_of_shuffled_episodes_an_update_takes_so_many_and_the_last_of_a_pass_what_is_left():
+    made = updates(Numbered(packs=5, updates=3, passes=2, shuffle_episodes=4).stream)
+    assert [len(batch.episode) for batch in made] == [4, 4, 2] * 4
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_shuffled_episodes_that_would_leave_an_update_empty_or_some_over_are_dealt_out_evenly(size):
+    made, evenly = (updates(Numbered(packs=5, updates=3, shuffle_episodes=one).stream) for one in (size, True))
+    assert [batch.episode.tolist() for batch in made] == [batch.episode.tolist() for batch in evenly]
+
+
 def test_shuffled_episodes_come_with_those_that_the_loss_compares_them_with():
     made = [
         batch.siblings.tolist()
