@@ -1,10 +1,9 @@
 """The page and the figure of the pretrained language model, from pretrained.json and what `make gpu PARTS=cod` left in gpu.json.
 
-    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--doors RUN ...]
-        [--noisy_doors RUN ...] [--random_notes RUN] [--twin RUN ...]
+    PYTHONPATH=. python examples/studies/pretrained.py [--cpu RUN ...] [--twin RUN ...]
 
-Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, and of
-`pretrained_doors.yaml`, first replace those of their seeds in pretrained.json. Measures nothing.
+Writes docs/results/pretrained.md and pretrained.svg. The figures of finished runs of `fit --config pretrained`, one a seed, first
+replace those of their seeds in pretrained.json. Measures nothing.
 """
 
 import argparse
@@ -55,9 +54,7 @@ def of_the_gpu() -> dict[str, Any]:
 
 def page(own: dict[str, Any]) -> str:
     """The page, of the runs on a CPU beside those of gpu.json."""
-    found, noisy = of_the_gpu()["parts"]["cod"], own["noisy_doors"]["seeds"][SEEN]
-    random, doors = own["random_notes"]["noted"], own["doors"]
-    by_seed = [of[SEEN]["training_adds"]["difference"] for of in doors["cpu"].values()]
+    found = of_the_gpu()["parts"]["cod"]
     of_seeds_on_gpu = [
         row["success by position"].replace("0.", ".")
         for row in found["rows"]
@@ -73,16 +70,7 @@ def page(own: dict[str, Any]) -> str:
         began=line(of["noted"][0][0] / of["noted"][0][1] for of in own["cpu"].values()),
         ended=line(of["noted"][-1][0] / of["noted"][-1][1] for of in own["cpu"].values()),
         worth=", ".join(of["worth"] for of in own["cpu"].values()),
-        doors=of_seeds(doors["seeds"]),
-        doors_scripted=line(doors["seeds"][SEEN]["success"]["scripted"]),
-        doors_adds=interval(doors["seeds"][SEEN]["training_adds"]["difference"]),
-        doors_transfer=", ".join(interval([one["mean"], *one["ci95"]]) for one in by_seed),
-        doors_noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
-        doors_worth=", ".join(of["worth"] for of in doors["cpu"].values()),
-        noisy_best=line(noisy["success"][BEST]),
-        noisy_trained=line(noisy["success"]["trained"]),
         twin_answers=sum(answers for answers, _ in own["twin"].values()),
-        random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
     )
 
 
@@ -127,6 +115,13 @@ def what_training_adds(own: dict[str, Any]) -> str:
 def interval(of: list[float]) -> str:
     """A mean with its interval."""
     return "{:+.3f} [{:.3f}, {:.3f}]".format(*of)
+
+
+def add(own: dict[str, Any], runs: Iterable[Path]) -> None:
+    """Put the runs' figures in place of those of their seeds, and those over the seeds anew."""
+    for run in runs:
+        own["cpu"][f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}"] = figures(run)
+    own["seeds"] = over_seeds(own["cpu"])
 
 
 def figures(run: Path) -> dict[str, Any]:
@@ -263,30 +258,17 @@ temperatures and further runs are in [pretrained.json](pretrained.json), which `
 By rollouts, facts noted of those seen rise from {began} to {ended}; one right note more adds
 {worth} to later reward.
 
-## Doors, with a teacher that forgets
-
-`--config examples/studies/pretrained_doors.yaml`, 96 updates (seed 3: 80, its warm start at T=0 and 1): six doors, four keys; an
-open door shows two more. Demonstrated notes have a fifth of the facts, never wrong. 128 packs; scripted play {doors_scripted}.
-
-{doors}
-
-**Training adds {doors_adds} to transfer**; by seed, over packs, {doors_transfer}. Facts
-noted, by every fourth rollout: {doors_noted}. A right note adds {doors_worth}
-to later reward. Where notes are wrong in place of missing, with half of the keys random, T=0 already notes .95 (warm start
-{noisy_best}, trained {noisy_trained}); with all random 48 updates teach nothing ({random_notes} noted first and last, a guess).
-
 **On one GPU** (`make gpu PARTS=cod`: {machine}, two pulls a task, no warmup, 41 updates of 256 lifecycles) scripted play solves
 .46 .93 .99 1.00, three seeds {gpu}. Transfer: .16 [.09, .22],
 .04 [-.01, .09], .20 [.14, .25]; in seed 2 reward taught the opposite. **From random weights** (`random_twin.py`, levers) the same
 warm start ends at 2.9 nats a token, and none of {twin_answers} answers has the form, at T=0 or 1: nothing is learnt, as on the GPU.
-**Limits**: intervals are read one by one; no harder world than doors, and seed 3 of it cannot play levers (.95 malformed).
+**Limits**: intervals are read one by one. A second world, and reward in one world for another: [doors](pretrained_doors.md).
 """
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for option in ("--cpu", "--doors", "--noisy_doors"):
-        parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
+    parser.add_argument("--cpu", type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
     parser.add_argument(
         "--twin",
         type=Path,
@@ -295,21 +277,9 @@ if __name__ == "__main__":
         metavar="RUN",
         help="of random_twin.py's weights: a `fit`, and a `test` at T=0",
     )
-    parser.add_argument(
-        "--random_notes", type=Path, metavar="RUN", help="one of doors with note_accuracy 0 and class_path Doors"
-    )
     options, file = parser.parse_args(), RESULTS / "pretrained.json"
     found = json.loads(file.read_text())
-    for own, runs in (
-        (found, options.cpu),
-        (found["doors"], options.doors),
-        (found["noisy_doors"], options.noisy_doors),
-    ):
-        for run in runs:
-            own["cpu"][f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}"] = figures(run)
-        own["seeds"] = over_seeds(own["cpu"])
-    if options.random_notes:
-        found["random_notes"] = of_rollouts(options.random_notes)
+    add(found, options.cpu)
     if options.twin:
         found["twin"] = of_twin(options.twin)
     file.write_text(json.dumps(found, indent=1) + "\n")

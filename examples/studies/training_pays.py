@@ -42,7 +42,7 @@ SUITES = [
 ]
 SOURCES = {
     "135 million parameters, levers": "pretrained/cpu/held_out/success",
-    "135 million parameters, doors": "pretrained/doors/cpu/held_out/success",
+    "135 million parameters, doors": "pretrained_doors/doors/cpu/held_out/success",
     "vending machine, 120 rollouts": "quickstart/runs/vending machine/evaluation/suites/held_out",
     "quick start (lake 3x3), 60 rollouts": "quickstart/runs/evaluation/suites/held_out",
     "uninformative demonstrations of levers, 200 rollouts": "uninformative/seeds/evaluation/suites/held_out",
