@@ -25,7 +25,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import numpy as np
 import yaml
 
 from cod_lightning.envs.apps import Apps
@@ -37,8 +36,6 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.tool_calls import ToolCall
 from cod_lightning.envs.ways import AppsWays
-from cod_lightning.evaluation.intervals import DIFFERENCE, bootstrap
-from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Pack, Role, Split
 from examples.studies.apps_page import page
@@ -144,30 +141,21 @@ def code_model(run: Path) -> tuple[str, dict[str, Any]]:
             groups = transcript.read(run / "lifecycles" / f"test_{name}_{policy}.jsonl")
             lives = [life for group in groups for life in group.lifecycles if not life.failed]
             packs = [[bool(one.success) for one in life.solves] for life in lives]
-            found[f"{policy}_t0.0" if name == "code_greedy" and policy == "trained" else policy] = {
+            greedy = name == "code_greedy"
+            key = f"{policy}_t0.0" if greedy and policy in ("trained", "warm_start") else policy
+            found[key] = {
                 "tasks": sum(map(len, packs)),
                 "tgc": [area["success"]["mean"], *area["success"]["ci95"]],
                 "sgc": [sum(map(all, packs)), len(packs)],
                 "kinds": _by_kind(groups),
             }
             if less := suite["figures"]["differences"].get(policy):
-                found[policy]["trained_less"] = [less["success"]["mean"], *less["success"]["ci95"]]
-            if (outcomes := run / "evaluation_packs.parquet").exists() and policy.startswith("warm_start"):
-                found[policy] |= _greedy_less(outcomes, policy)
+                bounds = [less["success"]["mean"], *less["success"]["ci95"]]
+                found[key]["greedy_less" if greedy else "trained_less"] = bounds
     if (train := run / "lifecycles" / "train.jsonl").exists():
         found["training"] = {"kinds": _by_kind(transcript.read(train))}
     kinds = len(config["data"]["env"]["init_args"]["templates"])
     return f"{kinds} kinds, {shown} tasks, seed {config['seed_everything']}", found
-
-
-def _greedy_less(packs: Path, policy: str) -> dict[str, list[float]]:
-    """Success of the trained policy at T=0 less that of the policy, in the same packs; nothing where it was not played so."""
-    greedy, other = read_packs(packs, "code_greedy", "trained"), read_packs(packs, "code", policy)
-    if greedy is None or other is None:
-        return {}
-    less, num = greedy.success - other.rows(greedy.pack_ids).success, greedy.num_positions
-    (found,) = bootstrap(less, np.full((1, num), 1 / num), rules=greedy.rules, limits=DIFFERENCE)
-    return {"greedy_less": [found.mean, found.low, found.high]}
 
 
 def _by_kind(groups: Sequence[Group]) -> dict[str, list[int]]:

@@ -15,8 +15,6 @@ from typing import Any
 from cod_lightning.markdown import table
 from examples.studies.pretrained import RESULTS, SEEN, add, best, interval, line, of_rollouts, of_seeds
 
-FAMILIES = {"levers": "levers, rewarded", "doors": "doors, never rewarded"}
-"""What an evaluation of `pretrained_families.yaml` calls its packs -> how a row begins."""
 ROWS = {"trained": "**trained**", "blanked_context": "context blanked", "best": "warm start at its best"}
 
 
@@ -56,13 +54,13 @@ def added(suite: dict[str, Any]) -> str:
 def of_families(found: dict[str, Any]) -> str:
     """Success by position of one seed, what training adds to transfer in each world, and how many facts were noted."""
     rows = []
-    for suite, name in FAMILIES.items():
+    for suite in ("levers", "doors"):
         of = found[suite]
         for policy, shown in ROWS.items():
             key = best(of["success"]) if policy == "best" else policy
             less = interval(of["less"][key]) if key in of["less"] else ""
             noted = f"{of['notes'][key]['noted']:.2f}" if key in of["notes"] else ""
-            rows.append([f"{name}: {shown}", *(f"{one:.2f}" for one in of["success"][key]), less, noted])
+            rows.append([f"{suite}: {shown}", *(f"{one:.2f}" for one in of["success"][key]), less, noted])
     return table(["policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
 
 
@@ -93,8 +91,7 @@ one seed, intervals over packs.
 **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
 {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
 
-**Limits**: intervals are read one by one; one seed across families; no harder world than doors, and seed 3 of it cannot play
-levers (.95 malformed).
+**Limits**: intervals are read one by one; no harder world than doors, and seed 3 of it cannot play levers (.95 malformed).
 """
 
 

@@ -336,7 +336,7 @@ four pulls a task, half with one. All arms of a seed begin with one warm start a
 
 Success is *final*, the mean over positions and both settings; *area* is the mean on validation packs over sampled tokens. The base
 is `uniform`, for the last three rows `{later}`; differences are paired by seed, with 95 % intervals over
-seeds (Student's t). Judges that are wrong in 25 % of the tasks lie between the others, and are in the JSON.
+seeds (Student's t). Judges wrong in 25 % of the tasks are in the JSON.
 """
 LIMITS = """
 **Limits.** One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
