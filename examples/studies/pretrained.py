@@ -41,6 +41,8 @@ UNSHOWN = {"scripted", "unseen_words blanked_context"}
 """Rows that are in the figure, or in what is said of transfer, alone."""
 BEST = "best"
 """The name here of the warm start at the temperature that is its best, by seed."""
+SHOWN = ALL | {BEST: "warm start at its best"}
+"""What rows of tables begin with."""
 ADDS = ("trained", "warm_start", "difference")
 SEEN = "held_out"
 SUITES = {SEEN: "", "unseen_words": ", new words"}
@@ -78,7 +80,7 @@ def of_seeds(suites: dict[str, Any]) -> str:
     """Success by position in packs never seen, in the mean over seeds; of words never seen below."""
     rows = [
         [
-            (ALL | {BEST: "warm start at its best"})[policy] + SUITES[suite],
+            SHOWN[policy] + SUITES[suite],
             *(f"{one:.2f}" for one in success),
             interval(of["less"][policy]) if policy in of["less"] else "",
             " ".join(f"{one:.2f}" for one in of["noted"].get(policy, ())),

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.markdown import table
-from examples.studies.pretrained import RESULTS, SEEN, add, best, interval, line, of_rollouts, of_seeds
-
-ROWS = {"trained": "**trained**", "blanked_context": "context blanked", "best": "warm start at its best"}
+from examples.studies.pretrained import BEST, RESULTS, SEEN, SHOWN, add, best, interval, line, of_rollouts, of_seeds
 
 
 def page(own: dict[str, Any]) -> str:
@@ -30,7 +28,7 @@ def page(own: dict[str, Any]) -> str:
         transfer=", ".join(map(estimate, by_seed)),
         noted="; ".join(line(noted / seen for noted, seen in of["noted"][::4]) for of in doors["cpu"].values()),
         worth=", ".join(of["worth"] for of in doors["cpu"].values()),
-        noisy_best=line(noisy["success"]["best"]),
+        noisy_best=line(noisy["success"][BEST]),
         noisy_trained=line(noisy["success"]["trained"]),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
         families=of_families(mixed),
@@ -56,11 +54,11 @@ def of_families(found: dict[str, Any]) -> str:
     rows = []
     for suite in ("levers", "doors"):
         of = found[suite]
-        for policy, shown in ROWS.items():
-            key = best(of["success"]) if policy == "best" else policy
+        for policy in ("trained", "blanked_context", BEST):
+            key = best(of["success"]) if policy == BEST else policy
             less = interval(of["less"][key]) if key in of["less"] else ""
             noted = f"{of['notes'][key]['noted']:.2f}" if key in of["notes"] else ""
-            rows.append([f"{suite}: {shown}", *(f"{one:.2f}" for one in of["success"][key]), less, noted])
+            rows.append([f"{suite}: {SHOWN[policy]}", *(f"{one:.2f}" for one in of["success"][key]), less, noted])
     return table(["policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
 
 
