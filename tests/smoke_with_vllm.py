@@ -4,7 +4,7 @@ import pytest
 
 from tests.command_line import cod, rows
 
-SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
+SHORT = ("--trainer.max_epochs", "1", "--data.suites", "null")
 
 
 def fit(*arguments, cwd, cache, engine="VLLMEngine"):

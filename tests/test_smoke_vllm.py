@@ -24,9 +24,9 @@ def smoke(tmp_path_factory, cache):
     return folder / "runs" / "smoke"
 
 
-def test_the_policy_learns_to_connect_the_dots_in_two_epochs(smoke):
-    assert max(values(smoke, "val/cod_gain")) >= 0.2
-    assert values(smoke, "rollout/num_failed") == [0.0] * 80
+def test_the_policy_learns_to_connect_the_dots_in_an_epoch(smoke):
+    assert max(values(smoke, "val/cod_gain")) >= 0.15
+    assert values(smoke, "rollout/num_failed") == [0.0] * 40
 
 
 def test_drift_is_zero_and_every_log_prob_gap_within_1e_4(smoke):
@@ -34,7 +34,7 @@ def test_drift_is_zero_and_every_log_prob_gap_within_1e_4(smoke):
     assert 0 < max(values(smoke, "train/logprob_gap")) <= 1e-4
     largest = max(values(smoke, "engine/self_test_gap"))
     print(
-        f"largest self-test gap over 20 syncs: {largest:.1e}; slowest sync: {max(values(smoke, 'time/sync_s')):.3f} s"
+        f"largest self-test gap over 10 syncs: {largest:.1e}; slowest sync: {max(values(smoke, 'time/sync_s')):.3f} s"
     )
     assert 0 < largest <= 1e-4
 
@@ -60,7 +60,7 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
     try:
         server.wait(ServerClient(server.url, "of a test", 60.0).healthy)
         few = (
-            "--trainer.max_epochs 1 --data.rollouts_per_epoch 2 --data.packs_per_rollout 8 --data.val_packs 4 "
+            "--data.rollouts_per_epoch 2 --data.packs_per_rollout 8 --data.val_packs 4 "
             f"--data.group_size 4 --data.engine.init_args.urls [{server.url}] --torch_threads 1"
         )
         ranks = ("--trainer.strategy", "ddp", "--trainer.devices", "2")

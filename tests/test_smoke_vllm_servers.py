@@ -21,7 +21,7 @@ def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path):
 
 
 def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_run(tmp_path):
-    few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "4")
+    few = ("--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "4")
     weights = tmp_path / "weights"
     few += ("--data.val_packs", "8", "--data.engine.init_args.weights_folder", str(weights))
     done = fit(*UNTRAINED, *few, cwd=tmp_path, cache=tmp_path / "cache", engine="VLLMServerEngine")

@@ -1,18 +1,16 @@
 """Real sweeps of tiny jobs: one that fails does not stop the others, finished ones are skipped, launchers give one answer."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
+from tests.command_line import cod
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = Path(__file__).resolve().parents[2]
 SUITE = "{name: held_out, num_packs: 16, controls: [blanked_context], warm_start_temperatures: []}"
 SMALL = [
     *("warm_start=null", "data.packs_per_rollout=4", "data.group_size=4", "data.updates_per_rollout=2"),
@@ -22,9 +20,7 @@ SMALL = [
 
 
 def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments]
-    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
+    return cod("sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments, cwd=cwd, timeout=900)
 
 
 def by_rate(root: Path) -> dict[str, tuple[Path, JobRecord]]:
