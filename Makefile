@@ -39,13 +39,12 @@ lint: .venv/installed-dev
 docs: .venv/installed-dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
-# Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
+# Two torch threads that wait for a core spin: beside each other every process has one.
 # Folders and files are listed one by one, since pytest drops a file before the folder that holds it, and its place with it.
-LONGEST = $(patsubst %,tests/test_%.py,tutorials trained_on run_commands killed_with resume outside ranks gpu_page)
+LONGEST = $(patsubst %,tests/test_%.py,smoke tutorials trained_on run_commands killed_with resume outside ranks gpu_page)
 smoke: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'slow and not soak' -n 3 --durations 30 $(BY_FILE) \
-	  $(LONGEST) $(filter-out $(LONGEST) tests/test_smoke.py,$(wildcard tests/test_*.py tests/*/))
-	.venv/bin/python -m pytest -q -m 'slow and not soak' tests/test_smoke.py
+	  $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/test_*.py tests/*/))
 
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
 VLLM_TESTS ?= vllm and not soak

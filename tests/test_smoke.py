@@ -1,6 +1,7 @@
 """Smoke trainings through the command line, as a user types them. Minutes, so part of `.ci/run` only."""
 
 import json
+import os
 import time
 
 import pytest
@@ -12,6 +13,12 @@ from tests.speed import slowness
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
+def _of_children() -> float:
+    """Seconds that processors worked for processes which this one started: other tests run beside these."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
@@ -19,13 +26,13 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory, cache):
-    """The smoke run from an empty cache, its folder and its seconds, as on a machine of 3 GHz."""
+    """The smoke run from an empty cache, its folder and its seconds on one core, as on a machine of 3 GHz."""
     folder = tmp_path_factory.mktemp("smoke")
-    slow, begun = slowness(), time.perf_counter()
-    done = cod("fit", "--config", "smoke", cwd=folder, cache=cache, fresh=True)
+    slow, begun = slowness(time.process_time), _of_children()
+    done = cod("fit", "--config", "smoke", "--torch_threads", "1", cwd=folder, cache=cache, fresh=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    seconds = time.perf_counter() - begun
-    return folder / "runs" / "smoke", seconds / max(slow, slowness()), done.stdout + done.stderr
+    seconds = _of_children() - begun
+    return folder / "runs" / "smoke", seconds / max(slow, slowness(time.process_time)), done.stdout + done.stderr
 
 
 def test_success_rises_by_a_quarter_on_held_out_packs_in_under_90_seconds_and_not_without_the_context(smoke):
@@ -71,7 +78,7 @@ def test_recorded_lifecycles_are_read_back_whole(smoke):
         assert all(len(x.episodes) == 7 for group in groups for x in group.lifecycles)
 
 
-def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
+def test_a_checkpoint_is_tested(smoke, cache, tmp_path):
     checkpoint = ("--ckpt_path", str(smoke[0] / "checkpoints" / "last.ckpt"))
     fewer = ("--data.suites", "[{name: held_out, num_packs: 128, controls: [], warm_start_temperatures: []}]")
     own = ("--trainer.default_root_dir", "t")
@@ -84,7 +91,3 @@ def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
     assert (
         abs(again - first) < 0.15
     )  # other sampling noise, since the policy version differs, in a quarter of the packs
-    more = ("--trainer.max_epochs", "4", "--data.suites", "null", "--trainer.default_root_dir", "more")
-    resumed = cod("fit", "--config", "smoke", *more, *checkpoint, cwd=tmp_path, cache=cache)
-    assert resumed.returncode == 0, resumed.stderr[-3000:]
-    assert min(int(row["epoch"]) for row in rows(tmp_path / "more")) == 3
