@@ -62,6 +62,7 @@ def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
     assert noted.validated == [3, 6, 9]
 
 
+@pytest.mark.slow
 def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_then(tmp_path):
     whole, expected = fit(tmp_path / "whole", max_epochs=2)
     first, _ = fit(tmp_path, max_epochs=2, max_steps=3)

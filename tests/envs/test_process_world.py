@@ -116,6 +116,7 @@ def test_proposals_are_asked_for_and_made_by_the_world_that_the_task_has_begun()
     apart.close()
 
 
+@pytest.mark.slow
 def test_wrapped_again_or_within_a_mixture_it_is_still_the_same():
     for wrap in (RalphLoop, lambda world: Mixture({"a": world})):
         assert play(wrap(ProcessWorld(lake(), num_workers=2)), num_packs=2) == play(wrap(lake()), num_packs=2)
@@ -131,6 +132,7 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
         world.step("again")
 
 
+@pytest.mark.slow
 @each(("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)])
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
     world = ProcessWorld(FaultyLevers((fault,), 3), num_workers=1, step_s=0.3)
@@ -153,6 +155,7 @@ def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
     assert made == beside(Levers(protocol="compact"), Proposals).proposed("want=red", task)
 
 
+@pytest.mark.slow
 def test_who_hangs_over_a_pack_is_replaced_and_what_the_world_refuses_is_said_in_its_own_words():
     world = ProcessWorld(UndrawnLevers(), num_workers=1, step_s=0.3)
     first = first_task(world)
@@ -192,6 +195,7 @@ def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cle
     assert not running(child)
 
 
+@pytest.mark.slow
 @each("wrap", [lambda world: world, RalphLoop, lambda world: Mixture({"a": world})])
 def test_what_the_world_has_open_is_closed_with_it_also_after_a_call_that_hung(tmp_path, wrap):
     file = tmp_path / "closed"
@@ -309,6 +313,7 @@ def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
     assert other.step("asks where")[0] == os.getcwd()
 
 
+@pytest.mark.slow
 @each(
     ("action", "limits", "error", "said"),
     [

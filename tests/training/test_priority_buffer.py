@@ -153,7 +153,8 @@ def test_a_run_trains_on_what_the_buffer_chooses_by_the_weights_of_its_sync_and_
     assert sum(label == "train" for label, *_ in recorder.played) == NUM_ROLLOUTS + sum(dropped)
 
 
-@pytest.mark.parametrize("error", [pytest.param(None, marks=pytest.mark.slow), ZeroDivisionError()])
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [None, ZeroDivisionError()])
 def test_a_run_that_ends_early_leaves_the_next_one_in_the_same_process_alone(error, tmp_path):
     data = made(buffered(), rollouts_per_epoch=NUM_ROLLOUTS)
     with pytest.raises(ZeroDivisionError) if error else nullcontext():

@@ -77,6 +77,7 @@ def test_an_equation_whose_numbers_are_rounded_away_is_not_proposed():
     assert [lived.success for lived in live(env, pack, Reference.SCRIPTED)] == [True, True]
 
 
+@pytest.mark.slow
 @each(("noise", "expected"), [(0.0, 0.93), (0.02, 0.58)])
 def test_the_scripted_player_counts_on_as_much_noise_as_there_is(noise, expected):
     env = PDEDiscovery(noise_level=noise)
