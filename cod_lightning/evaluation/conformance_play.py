@@ -66,6 +66,7 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
         yield from _gained(world, rows, len(packs), leaks)
     if oracle:
         yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
+    yield from _paid(rows)
     if "random" in lives:
         yield _signal(lives["random"])
 
@@ -81,6 +82,23 @@ def _play(
     if control.served(world, packs[0]):
         lives[control.name] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
     yield from ()
+
+
+def _paid(rows: Mapping[str, ReferenceRow]) -> Iterator[Verdict]:
+    """Whether who solves more also earns more, since training sees rewards alone."""
+    least, most = (by(rows.values(), key=_solved) for by in (min, max))
+    if _solved(most) - _solved(least) >= _LEAST_GAIN and (earned := _earned(most)) <= (other := _earned(least)):
+        solved = f"solve {_solved(most):.2f} of the tasks and earn {earned:g} each, who solve {_solved(least):.2f} earn {other:g}"
+        remark = f"players who {solved}: training sees no success, only rewards. What does `step` return, or `_reward`?"
+        yield Verdict("who solves more earns more", remark=remark, look=True)
+
+
+def _solved(row: ReferenceRow) -> float:
+    return sum(one.mean for one in row.success) / len(row.success)
+
+
+def _earned(row: ReferenceRow) -> float:
+    return sum(one.mean for one in row.reward) / len(row.reward)
 
 
 def _signal(lives: Sequence[Lifecycle]) -> Verdict:

@@ -337,7 +337,14 @@ UNPLAYED = type("Unplayed", (example.MachinePlayers,), {"reference": raising(Not
 @each(
     ("world", "num_packs", "remarks"),
     [
-        (PRICELESS, 30, {"an untrained policy earns different rewards": "tries pay 0: 8 siblings mostly earn alike"}),
+        (
+            PRICELESS,
+            30,
+            {
+                "an untrained policy earns different rewards": "tries pay 0: 8 siblings mostly earn alike",
+                "who solves more earns more": "of the tasks and earn 0 each, who solve",
+            },
+        ),
         (
             machine(step=easier, reset=placed),
             30,
