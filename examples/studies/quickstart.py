@@ -10,17 +10,21 @@ figure beside it; exits with 1 if one did not. Runs that were not asked for stay
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 
+from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import table
 
@@ -112,21 +116,28 @@ def checked(checks: dict[str, tuple[float, str, float]]) -> dict[str, dict[str, 
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = ["# Quick start, measured", "", *ABOUT.strip().format(machine=results["machine"]).splitlines(), ""]
-    rows, notes, adds = [], [], []
+    groups: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    notes = []
     for name, record in results["runs"].items():
         for suite_name, suite in record["evaluation"]["suites"].items():
-            label = name if suite_name == "held_out" else suite_name
-            difference, controls = suite["paired"]["trained_minus_best_warm_start"], suite["controls"]
-            trained, heat = suite["positions"], difference["best_temperature"]
-            start = controls["warm_start" if heat == 1 else f"warm_start_t{heat}"]
-            cells = [_cell(trained[0]), _cell(trained[-1]), _cell(controls["blanked_context"][-1])]
-            less = with_interval(difference["mean_difference"], difference["ci95"], "+.3f")
-            rows.append([label, *cells, f"{_cell(start[-1])}, T={heat:g}", less, f"{record['seconds']:.0f}"])
-            found = suite["figures"]["training_adds"]
-            shown = (with_interval(found[one]["mean"], found[one]["ci95"]) for one in TRANSFERS.values())
-            adds.append([label, *shown])
+            label = _without_seed(name) if suite_name == "held_out" else suite_name.replace("_", " ")
+            groups.setdefault(label, []).append((record, suite))
         if broken := [promise for promise, found in record.get("promises", {}).items() if not found["held"]]:
             notes.append(f"- {name}: not as promised: {', '.join(broken)}")
+    rows = [
+        [label, *_figures(runs), f"{sum(one['seconds'] for one, _ in runs) / len(runs):.0f}"]
+        for label, runs in groups.items()
+    ]
+    adds = [
+        [
+            label,
+            *(
+                _over([_pair(suite["figures"]["training_adds"][one]) for _, suite in runs])
+                for one in TRANSFERS.values()
+            ),
+        ]
+        for label, runs in groups.items()
+    ]
     head = [
         "run",
         "trained, at 0",
@@ -144,6 +155,49 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join([*lines, LIMITS.strip(), ""])
 
 
+Pair = tuple[float, Any]
+"""A figure, and its interval over packs."""
+
+
+def _without_seed(name: str) -> str:
+    return name.partition(", seed")[0] if ", seed" in name else "quick start"
+
+
+def _figures(runs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """Of one kind of run: success at the ends, and how much training adds to it."""
+    cells: dict[str, list[Pair]] = {}
+    heats = set()
+    for _, suite in runs:
+        difference, controls = suite["paired"]["trained_minus_best_warm_start"], suite["controls"]
+        trained, heat = suite["positions"], difference["best_temperature"]
+        heats.add(f"{heat:g}")
+        start = controls["warm_start" if heat == 1 else f"warm_start_t{heat}"]
+        ends = {
+            "first": trained[0],
+            "last": trained[-1],
+            "blanked": controls["blanked_context"][-1],
+            "start": start[-1],
+        }
+        for name, position in ends.items():
+            cells.setdefault(name, []).append((position["success"], position["success_ci95"]))
+        cells.setdefault("less", []).append((difference["mean_difference"], difference["ci95"]))
+    shown = {name: _over(pairs, *(["+.3f"] if name == "less" else [".3f", 1.0])) for name, pairs in cells.items()}
+    shown["start"] += f", T={' and '.join(sorted(heats))}"
+    return list(shown.values())
+
+
+def _pair(found: dict[str, Any]) -> Pair:
+    return found["mean"], found["ci95"]
+
+
+def _over(pairs: Sequence[Pair], form: str = ".3f", most: float = math.inf) -> str:
+    """The mean with its interval over seeds, which ends at the most there can be, or one seed's over packs."""
+    if len(pairs) == 1:
+        return with_interval(*pairs[0], form)
+    found = seed_estimate(np.array([mean for mean, _ in pairs]))
+    return with_interval(found.mean, (found.low, min(found.high, most)), form)
+
+
 TRANSFERS = {"trained": "trained", "warm start at its best temperature": "warm_start", "training adds": "difference"}
 """Column -> what an evaluation calls it."""
 ADDS = """
@@ -155,9 +209,9 @@ ABOUT = """
     make quickstart  # seed 1
     python examples/studies/quickstart.py --out docs/results/quickstart.json
 
-On {machine}. Brackets are 95 % intervals over packs (of 24 hidden orders, in the vending machine of 9). The warm start is
-shown at its best temperature; *seen* and *new mappings* are one run that trains without four of the orders. Other positions,
-temperatures, references, commands and what every run promises are in [quickstart.json](quickstart.json).
+On {machine}. Three seeds, 95 % intervals over them; *seen* and *new mappings* are one run that trains without four of the 24
+orders, intervals over packs. The warm start is at its best temperature. Each seed, with its interval over packs, other
+positions, temperatures, references, commands and promises: [quickstart.json](quickstart.json).
 """
 LIMITS = """
 **Limits**: what demonstrations contained, and orders never seen: [beside the other results](index.md#what-limits-the-quick-start).
@@ -190,10 +244,6 @@ def draw(results: dict[str, Any], file: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.55))
     figure.savefig(file, transparent=True)
-
-
-def _cell(position: dict[str, Any]) -> str:
-    return with_interval(position["success"], position["success_ci95"])
 
 
 def main() -> int:
