@@ -17,6 +17,11 @@ def check_span(
         raise ConfigError(f"data.env.{high_key}", high, expected, remedy)
 
 
+def exhausted(key: str, value: object, wanted: str, draws: int, remedy: str) -> ConfigError:
+    """What to raise where so many draws, under parameters that are each in order, gave nothing that is wanted."""
+    return ConfigError(f"data.env.{key}", value, f"{wanted}; none was found in {draws:,} draws", remedy)
+
+
 def check_num_tasks(key: str, value: int) -> None:
     """Raise unless a pack of that many tasks can be drawn, played and kept whole."""
     if not 1 <= value <= _LARGEST_PACK:

@@ -8,7 +8,7 @@ from itertools import islice
 from cod_lightning.envs.alchemy.graph import Recipes, Shape, draw_recipes, draw_shape, least_stock, split_of, way_to
 from cod_lightning.envs.alchemy.parameters import AlchemyParameters
 from cod_lightning.envs.base import OPENING
-from cod_lightning.errors import ConfigError
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
@@ -97,9 +97,9 @@ def draw_tasks(parameters: AlchemyParameters, seed: int, split: Split, num_tasks
         if split_of(recipes, order[:OPENING]) is split:
             break
     else:
-        has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
+        wanted = f"graphs of the split {split} with a target worth asking for"
         remedy = "Raise it or data.env.max_turns, or allow data.env.brute_force."
-        raise ConfigError("data.env.base_min", parameters.base_min, has, remedy)
+        raise exhausted("base_min", parameters.base_min, wanted, _MOST_DRAWS, remedy)
     return [
         AlchemyTask(
             tiers=shape.tiers,
@@ -134,8 +134,8 @@ def redrawn(parameters: AlchemyParameters, seed: int, split: Split, tasks: Seque
         if enough:
             break
     if found is None:
-        expected = "enough for the same targets by other recipes"
-        raise ConfigError("data.env.max_turns", parameters.max_turns, expected, "Raise it.")
+        wanted = "enough for the same targets by other recipes"
+        raise exhausted("max_turns", parameters.max_turns, wanted, _MOST_DRAWS, "Raise it.")
     recipes, least = found
     return [replace(task, recipes=recipes, stock=max(task.stock, least[task.target])) for task in tasks]
 

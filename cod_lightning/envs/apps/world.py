@@ -19,6 +19,7 @@ from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Tools, split_of_text
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
@@ -76,7 +77,8 @@ class AppRules(TaskRules["Apps"]):
             fitted = [with_budget(task, self.env.spare_calls, self.env.max_turns, self.env.patience) for task in later]
             if all(fitted):
                 return self.env._with_specs(pack, at, [task for task in fitted if task])
-        raise ConfigError("data.env.max_turns", self.env.max_turns, "enough for the tasks at another site", "Raise it.")
+        wanted = "enough for the tasks at another site"
+        raise exhausted("max_turns", self.env.max_turns, wanted, _MOST_DRAWS, "Raise it.")
 
 
 class AppPlayers(TaskPlayers["Apps"]):
@@ -174,8 +176,8 @@ class Apps(TaskWorld[AppsTask]):
             task = draw_task(rng, person, facts, kinds, self.extensions)
             if task is not None and (fitted := with_budget(task, self.spare_calls, self.max_turns, self.patience)):
                 return fitted
-        expected = f"enough for a task of the kinds {', '.join(kinds)}"
-        raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it.")
+        wanted = f"enough for a task of the kinds {', '.join(kinds)}"
+        raise exhausted("max_turns", self.max_turns, wanted, _MOST_DRAWS, "Raise it.")
 
     def _of_split(self, split: Split) -> tuple[str, ...]:
         """Templates of that split: of ten in the order of a hash, the first is for tests, the second for validation."""

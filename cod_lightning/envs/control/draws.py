@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging, split_of_text
-from cod_lightning.envs.checks import check_span
+from cod_lightning.envs.checks import check_span, exhausted
 from cod_lightning.envs.control.plant import EXACT, ControlTask, PlantBelief
-from cod_lightning.errors import ConfigError, check_between
+from cod_lightning.errors import check_between
 from cod_lightning.types import Split
 
 MOST_DRAWS = 2000
@@ -74,8 +74,8 @@ class ControlParameters(Unchanging):
             a, b = self.draw(rng)
             if split_of_text(f"plant {a:.3f} {b:.3f}") is split:
                 return a, b
-        expected = f"a plant of the split {split} in these ranges"
-        raise ConfigError("data.env.b_max", self.b_max, expected, "Widen the ranges.")
+        wanted = f"a plant of the split {split} in these ranges"
+        raise exhausted("b_max", self.b_max, wanted, MOST_DRAWS, "Widen the ranges.")
 
     def task(self, seed: int, hidden: tuple[float, float]) -> ControlTask:
         """Start and target."""

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from cod_lightning.envs.base import Traits
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, ActionError, Earlier, run_formula
 from cod_lightning.envs.control.fused import CompactControl, class_words
@@ -18,7 +19,6 @@ from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import MemoryVariants, TaskPlayers, TaskRules, TaskWorld
-from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -39,8 +39,8 @@ class ControlRules(TaskRules["OptimalControl"]):
             a, b = self.env.parameters.hidden(rng, pack.split)
             if class_words(self.env.parameters, PlantBelief(a, b)) != before:
                 return self.env._with(pack, at, a=a, b=b)
-        expected = "another plant of the same split"
-        raise ConfigError("data.env.b_max", self.env.parameters.b_max, expected, "Widen the ranges.")
+        wanted = "another plant of the same split"
+        raise exhausted("b_max", self.env.parameters.b_max, wanted, MOST_DRAWS, "Widen the ranges.")
 
 
 class ControlPlayers(TaskPlayers["OptimalControl"]):

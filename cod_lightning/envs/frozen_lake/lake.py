@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging, split_of_text
-from cod_lightning.envs.checks import check_span
+from cod_lightning.envs.checks import check_span, exhausted
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Share
 from cod_lightning.types import Split
@@ -180,9 +180,8 @@ def draw_task(parameters: LakeParameters, seed: int, split: Split, mapping: tupl
         path = distances(lake).get(lake.find("S"), 0)
         if 1 <= path <= parameters.max_shortest_path and split_of(lake) is split:
             return LakeTask(rows=lake.rows, mapping=mapping)
-    expected = f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps"
-    remedy = "Raise it, or data.env.frozen_p_max."
-    raise ConfigError("data.env.max_shortest_path", parameters.max_shortest_path, expected, remedy)
+    wanted, remedy = f"a path length that a lake of size {size} has", "Raise it, or data.env.frozen_p_max."
+    raise exhausted("max_shortest_path", parameters.max_shortest_path, wanted, _MOST_DRAWS, remedy)
 
 
 def other_mapping(parameters: LakeParameters, old: tuple[str, ...], seed: int) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from functools import lru_cache
 import numpy as np
 
 from cod_lightning.envs.base import Unchanging, split_of_text
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.estimate import Prior
 from cod_lightning.envs.grid.field import Cell, Costs, hill_costs, lane_costs, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.rook import moves_from
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 
 
@@ -65,8 +65,8 @@ def draw_map(parameters: GridParameters, seed: int, split: Split, side: int, oth
         costs = plain(_field(parameters, rng, side))
         if costs != other_than and (parameters.lanes or split_of_text(text_of(costs)) is split):
             return costs
-    expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
-    raise ConfigError("data.env.side_min", parameters.side_min, expected, "Raise it, for more different maps.")
+    wanted = f"sides above {side}, for maps of the split {split}"
+    raise exhausted("side_min", parameters.side_min, wanted, _MOST_DRAWS, "Raise it, for more different maps.")
 
 
 def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, split: Split) -> GridTask:
@@ -84,8 +84,8 @@ def draw_task(parameters: GridParameters, rng: random.Random, costs: Costs, spli
         if not parameters.lanes or split_of_text(f"{side}: {start} {goal}") is split:
             break
     else:
-        expected = f"sides with a task of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
-        raise ConfigError("data.env.side_min", parameters.side_min, expected, "Raise it.")
+        wanted = f"sides above {side}, for a task of the split {split}"
+        raise exhausted("side_min", parameters.side_min, wanted, _MOST_DRAWS, "Raise it.")
     return GridTask(costs=costs, start=start, goal=goal, rounds=rounds)
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import split_of_text
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.pde.library import Equation, Template, equation_of, written
 from cod_lightning.envs.pde.numerics import highest_amplitude, stable
-from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
@@ -16,6 +16,7 @@ NUM_STRATA = 4
 """Amplitudes of positions 4k to 4k+3 come from the four quarters of (0, A_max], in random order."""
 _MOST_DRAWS = 1000
 _MOST_STATES = 128
+_REMEDY = "Choose another family."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,8 @@ class Worlds:
             fits = split_of_text(written(equation)) is split
             if fits and (not avoid or {t for t, _ in equation} != {t for t, _ in avoid} or len(self.templates) == 1):
                 return equation
-        value, expected = written(avoid) or "the family", f"an equation of the split {split}"
-        raise ConfigError("data.env.family", value, expected, "Choose another family.")
+        value, wanted = written(avoid) or "the family", f"an equation of the split {split}"
+        raise exhausted("family", value, wanted, _MOST_DRAWS, _REMEDY)
 
     def task(self, seed: int, equation: Equation, position: int) -> PDETask:
         """The task at a position, whatever the length of its pack; its state is redrawn until it is stable."""
@@ -84,8 +85,7 @@ class Worlds:
                     level=level + 1,
                     noise_seed=derive_seed("pde noise", seed, position),
                 )
-        expected = f"a stable initial state; none in {_MOST_STATES} draws"
-        raise ConfigError("data.env.family", written(equation), expected, "Choose another family.")
+        raise exhausted("family", written(equation), "a stable initial state", _MOST_STATES, _REMEDY)
 
     def other(self, seed: int, split: Split, old: Equation, tasks: Sequence[PDETask]) -> Equation:
         """Another equation under which the states of these tasks are stable too."""
@@ -93,5 +93,5 @@ class Worlds:
             equation = self.equation(derive_seed("pde change", seed, attempt), split, None, avoid=old)
             if all(stable(equation, task.weights, task.amplitude) for task in tasks):
                 return equation
-        expected = "another equation that keeps these states stable"
-        raise ConfigError("data.env.family", written(old), expected, "Choose another pack.")
+        wanted = "another equation that keeps these states stable"
+        raise exhausted("family", written(old), wanted, _MOST_STATES, "Choose another pack.")

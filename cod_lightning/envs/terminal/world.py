@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import split_of_text
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
@@ -45,7 +46,7 @@ class TerminalRules(TaskRules["Terminal"]):
             fits = split_of_text(repr(new)) is pack.split
             if fits and new.quirks != old.quirks and all(map(self.env._in_time, later)):
                 return self.env._with(pack, at, site=new)
-        raise ConfigError("data.env.quirks", self.env.quirks, "a number with two sites in a split", "Raise it.")
+        raise exhausted("quirks", self.env.quirks, "a number with two sites in a split", _MOST_DRAWS, "Raise it.")
 
 
 class TerminalPlayers(TaskPlayers["Terminal"]):
@@ -126,8 +127,8 @@ class Terminal(TaskWorld[TerminalTask]):
             task = draw_task(rng, site or self._site(rng, None), kind)
             if (site is not None or split_of_text(repr(task)) is split) and self._in_time(task):
                 return task
-        expected = f"enough for a task of the types {', '.join(TYPES)}; none was found in {_MOST_DRAWS} draws"
-        raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it or data.env.max_commands.")
+        wanted, remedy = f"enough for a task of the types {', '.join(TYPES)}", "Raise it or data.env.max_commands."
+        raise exhausted("max_turns", self.max_turns, wanted, _MOST_DRAWS, remedy)
 
     def _in_time(self, task: TerminalTask) -> bool:
         return num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns

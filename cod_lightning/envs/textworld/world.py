@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Reference, TextPolicy, Traits, Unchanging, split_of_text
+from cod_lightning.envs.checks import exhausted
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskPlayers, TaskWorld
 from cod_lightning.envs.textworld import games, houses
@@ -148,8 +149,9 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             else:
                 house = replace(house, things_seed=rng.randrange(2**31))
         else:
-            remedy = f"None was found in {_MOST_DRAWS} draws; lower min_commands, or raise num_rooms or max_turns."
-            raise ConfigError("data.env", self.name, f"a house of the split {split} with two things to seek", remedy)
+            wanted = f"so few that a house of the split {split} has two things to seek"
+            remedy = "Lower it, or raise data.env.num_rooms or data.env.max_turns."
+            raise exhausted("min_commands", self.min_commands, wanted, _MOST_DRAWS, remedy)
         specs = (HouseTask(house=house, target=target) for target in rng.choices(targets, k=num_tasks))
         return self._pack(split, index, seed, world_seed, specs, asks="target")
 

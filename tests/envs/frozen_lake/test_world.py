@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, STEPS, Lake, distances, draw_lake, neighbour
-from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 from tests.cases import each
 
@@ -52,13 +51,6 @@ def test_where_the_player_is_said_to_be_is_where_it_is_on_the_map(feedback):
         assert said.replace(place, "") == shown != said
         assert placed.wording.position(said) == (row, column)
         said, shown = placed.step(answer)[0], env.step(answer)[0]
-
-
-def test_a_world_without_lakes_is_refused_and_never_hangs(monkeypatch):
-    monkeypatch.setattr("cod_lightning.envs.frozen_lake.lake.distances", lambda lake: {})
-    env = FrozenLakeObscure(size_min=3, size_max=3)
-    with pytest.raises(ConfigError, match=r"max_shortest_path.*none was found"):
-        env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
 
 
 LAKES = st.builds(
