@@ -1,5 +1,7 @@
-"""Checks, before anything is built, that a package is there which only some policies or environments need."""
+"""Checks, before anything is built, that a package or a program is there which only some policies or environments need."""
 
+import shutil
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cod_lightning.errors import ConfigError
@@ -29,3 +31,9 @@ def require(package: str, key: str, value: object) -> None:
         raise ConfigError(key, value, f"{package} in this environment, which has none", install) from None
     if Version(installed) < Version(oldest):
         raise ConfigError(key, value, f"{package} {oldest} or newer, not {installed}", install)
+
+
+def check_runnable(command: Sequence[str], key: str) -> None:
+    """Raise `ConfigError` unless a command, given with its arguments, begins with a program that can be run."""
+    if not command or shutil.which(command[0]) is None:
+        raise ConfigError(key, command, "a program that can be run here", "Install it, or name it by its path.")

@@ -31,7 +31,7 @@ from cod_lightning.engines.vllm_server.fleet import (
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.weights import WeightSupply
 from cod_lightning.engines.vllm_start import check_served, room_for, served_of, whole_sync
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import EngineFailure
 from cod_lightning.ranges import Count, NonNegative, Positive
 from cod_lightning.ranks import gathered, num_ranks, rank
 
@@ -67,7 +67,7 @@ class VLLMServerEngine(Engine):
     def __init__(
         self,
         urls: list[str] | None = None,
-        start: int | None = None,
+        start: Count | None = None,
         local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
         api_key_variable: str = "VLLM_API_KEY",
         weights_folder: str | None = None,
@@ -81,10 +81,7 @@ class VLLMServerEngine(Engine):
         sleep: bool = False,
     ) -> None:
         self.urls = checked_urls(urls or ())
-        self.start = (0 if self.urls else 1) if start is None else start
-        if self.start < 0 or not (self.urls or self.start):
-            expected = "at least 1 where data.engine.urls is empty"
-            raise ConfigError("data.engine.start", self.start, expected, "Name servers.")
+        self.start = start or (0 if self.urls else 1)
         self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent

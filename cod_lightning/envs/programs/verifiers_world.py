@@ -5,7 +5,6 @@ Needs `verifiers` (MIT) there, 0.4 or newer. Source: https://github.com/PrimeInt
 
 import json
 import random
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.programs.processes import LinePool
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.extras import check_runnable
 from cod_lightning.ranges import Count, Positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -91,8 +91,7 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
         variables: Sequence[str] = (),
         world_name: str | None = None,
     ) -> None:
-        if shutil.which(python) is None:
-            raise ConfigError("data.env.python", python, "a Python that can be run", "Name one that has verifiers.")
+        check_runnable([python], "data.env.python")
         self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
         self.traits, self.timeout_s = Traits(reward_range=(min_reward, max_reward), blocking=True), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}

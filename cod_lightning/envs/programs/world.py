@@ -1,7 +1,6 @@
 """Tasks on disk that an agent program solves: any program that speaks the chat dialect of OpenAI is played and trained as it is."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
 from cod_lightning.envs.process_pool import PendingCall
 from cod_lightning.envs.programs.processes import LinePool
 from cod_lightning.envs.question_world import Grade, QuestionTask
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.extras import check_runnable
 from cod_lightning.ranges import Count, Positive
 
 
@@ -71,9 +71,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         variables: Sequence[str] = (),
         **tasks: Any,
     ) -> None:
-        if not command or shutil.which(command[0]) is None:
-            expected = "a program that can be run, and its arguments"
-            raise ConfigError("data.env.command", command, expected, "[python, agent.py] is one.")
+        check_runnable(command, "data.env.command")
         scorer = scorer or ReportedReward()
         super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns
