@@ -54,7 +54,7 @@ def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[
 def said_where(error: BaseException) -> str:
     """What an error says, and where it was raised, in one line."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{in_a_line(described(error), 200)}, {frame.filename}:{frame.lineno}"
+    return f"{in_a_line(described(error), 400)}, {frame.filename}:{frame.lineno}"
 
 
 class EngineFailure(CodLightningError):

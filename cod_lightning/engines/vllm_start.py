@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_rank, has_adapter, is_four_bit
 from cod_lightning.engines.base import Request, Served
 from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
-from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused, answering
 from cod_lightning.files import scratch_prefix
 from cod_lightning.types import StopReason
 
@@ -74,7 +74,7 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
             _check_on_cpu(model)
             _tolerate_foreign_modules()
         (write_four_bit if four_bit else write_config)(model, Path(folder))
-        try:
+        with answering(_unfit, "settings that vLLM takes"):
             return LLMEngine.from_engine_args(
                 EngineArgs(
                     load_format="bitsandbytes" if four_bit else "dummy",
@@ -91,12 +91,11 @@ def start(model: PreTrainedModel, how: "VLLMEngine", *, window: int, adapter_ran
                     ),
                 )
             )
-        except (ValueError, NotImplementedError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            remedy = "Change what it names, or choose engine=TransformersEngine."
-            raise ConfigError(
-                "data.engine", "VLLMEngine", f"settings that vLLM takes; its error: {lines[-1]}", remedy
-            ) from error
+
+
+def _unfit(expected: str) -> ConfigError:
+    remedy = "Change what it names, or choose engine=TransformersEngine."
+    return ConfigError("data.engine", "VLLMEngine", expected, remedy)
 
 
 def engine_options(

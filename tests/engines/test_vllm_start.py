@@ -63,20 +63,39 @@ def test_a_mixture_of_experts_is_refused_before_there_is_a_model(name, environme
         VLLMEngine().check(Served(config=PretrainedPolicy(str(tmp_path)).config))
 
 
-@pytest.mark.parametrize(("on_cpu", "expected"), [(False, [1]), (True, None)])
-def test_vllm_in_this_process_takes_the_gpu_that_the_rank_trains_on(on_cpu, expected, tmp_path, monkeypatch):
-    def module(name, **found):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**found))
+@pytest.fixture
+def started(monkeypatch):
+    """What `start` returns of a vLLM that is this function of its options."""
 
-    module("vllm.engine.arg_utils", EngineArgs=lambda **options: options)
-    module("vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: on_cpu))
-    module("vllm.v1.engine.llm_engine", LLMEngine=SimpleNamespace(from_engine_args=lambda options: options))
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    for name in ("_check_on_cpu", "_tolerate_foreign_modules"):
-        monkeypatch.setattr(vllm_start, name, lambda *_: None)
-    model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["llama"](**FAMILIES["llama"]))
-    options = vllm_start.start(model, VLLMEngine(), window=64, adapter_rank=0, four_bit=False)
-    assert options["device_ids"] == expected
+    def start(made, *, on_cpu):
+        def module(name, **found):
+            monkeypatch.setitem(sys.modules, name, SimpleNamespace(**found))
+
+        module("vllm.engine.arg_utils", EngineArgs=lambda **options: options)
+        module("vllm.platforms", current_platform=SimpleNamespace(is_cpu=lambda: on_cpu))
+        module("vllm.v1.engine.llm_engine", LLMEngine=SimpleNamespace(from_engine_args=made))
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+        for name in ("_check_on_cpu", "_tolerate_foreign_modules"):
+            monkeypatch.setattr(vllm_start, name, lambda *_: None)
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING["llama"](**FAMILIES["llama"]))
+        return vllm_start.start(model, VLLMEngine(), window=64, adapter_rank=0, four_bit=False)
+
+    return start
+
+
+@pytest.mark.parametrize(("on_cpu", "expected"), [(False, [1]), (True, None)])
+def test_vllm_in_this_process_takes_the_gpu_that_the_rank_trains_on(on_cpu, expected, started):
+    assert started(lambda options: options, on_cpu=on_cpu)["device_ids"] == expected
+
+
+def test_what_vllm_says_of_settings_that_it_does_not_take_is_said_whole(started):
+    said = "to serve one request of the longest\nlength 5.62 GiB of cache are needed"
+
+    def refuse(options):
+        raise RuntimeError(said)
+
+    with pytest.raises(ConfigError, match=rf"vLLM takes \(RuntimeError: {said}, .*Transformers".replace("\n", " ")):
+        started(refuse, on_cpu=True)
 
 
 def test_weights_of_a_sync_are_taken_off_the_device_one_by_one():
