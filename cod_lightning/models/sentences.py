@@ -14,7 +14,6 @@ from tokenizers.pre_tokenizers import Sequence as InTurn
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.models.tiny import PAD, TinyPolicy
 
 BEGIN, END = "<|im_start|>", "<|im_end|>"
@@ -38,10 +37,7 @@ class SentencePolicy(TinyPolicy):
     reads_sentences = True
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """Trained on these sentences; the same for the same ones, in any order."""
-        if not words:
-            expected, remedy = "sentences to make its pieces of", "Choose a world with reference players."
-            raise ConfigError("model.policy", "SentencePolicy", expected, remedy)
+        """Trained on these sentences; the same for the same ones, in any order. Without any its pieces are bytes and roles."""
         backend = Tokenizer(BPE())
         split = Split(Regex(_WORD), behavior="isolated")
         backend.pre_tokenizer = InTurn([split, ByteLevel(add_prefix_space=False, use_regex=False)])  # pyright: ignore[reportAttributeAccessIssue]

@@ -11,7 +11,7 @@ from cod_lightning.datamodules.sentences import sentences
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Players, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.hostile_text import WIDELY_KNOWN
 from cod_lightning.models import SentencePolicy
 from cod_lightning.models.sentences import BEGIN, END
@@ -82,10 +82,14 @@ def test_no_text_begins_or_ends_a_message(tokenizer, chat, parts):
     )
 
 
-def test_its_role_marks_are_refused_in_contexts_of_other_models_and_missing_sentences_are_named():
+def test_its_role_marks_are_refused_in_contexts_of_other_models():
     assert [WIDELY_KNOWN.first(token) for token in (BEGIN, END)] == [BEGIN, END]
-    with pytest.raises(ConfigError, match=r"model\.policy is SentencePolicy"):
-        SentencePolicy().tokenizer([])
+
+
+def test_without_sentences_its_pieces_are_bytes_which_say_any_text():
+    tokenizer = SentencePolicy().tokenizer([])
+    assert len(tokenizer) < 300
+    assert tokenizer.decode(tokenizer("a task, of größe 3")["input_ids"]) == "a task, of größe 3"
 
 
 def test_weights_of_other_sentences_are_refused(tmp_path, said, tokenizer):
