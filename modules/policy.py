@@ -119,11 +119,6 @@ class PolicyModule(L.LightningModule):
         """AdamW for those parameters that are trained; its rate is `lr` times the factor at each update."""
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
-        if any(parameter.dtype == torch.float16 for parameter in trained):
-            expected = (
-                "another one for weights that are trained: in float16 AdamW's moments are 0, and its step is no number"
-            )
-            raise ConfigError("model.policy.dtype", "float16", expected, "Choose bfloat16 or float32.")
         if self.optimizer_name == "adamw_stochastic":
             from cod_lightning.training.stochastic_adamw import StochasticAdamW
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -25,7 +25,8 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
-        settings: Those of `PretrainedPolicy`; `dtype` is the base's.
+        dtype: Precision of the base, which is not trained: float16 suits it, too.
+        settings: Those of `PretrainedPolicy`.
     """
 
     packages: tuple[str, ...] = ("peft",)
@@ -37,9 +38,11 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Count = 32,
         alpha: Count = 64,
         targets: list[str] | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
         **settings: Any,
     ) -> None:
         super().__init__(path or "", **settings)
+        self.dtype = getattr(torch, dtype)
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
         self.waits_for_warm_start = not self.path

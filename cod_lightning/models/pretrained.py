@@ -43,7 +43,7 @@ class PretrainedPolicy(Policy):
     def __init__(
         self,
         path: str,
-        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
+        dtype: Literal["float32", "bfloat16"] = "bfloat16",
         window: int = 12_000,
         gradient_checkpointing: bool = False,
     ) -> None:

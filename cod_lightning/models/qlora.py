@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.models.lora import LoRAPolicy
 
 
@@ -48,14 +47,7 @@ class QLoRAPolicy(LoRAPolicy):
         from bitsandbytes.nn.modules import Linear4bit
 
         model = super().model(tokenizer)
-        layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
-        for layer in layers:
-            layer.support_avx512bf16_for_cpu = False
-        if not layers:
-            raise ConfigError(
-                "model.policy.path",
-                self.path,
-                "a model with linear layers to quantise",
-                "Choose model.policy=LoRAPolicy.",
-            )
+        for module in model.modules():
+            if isinstance(module, Linear4bit):
+                module.support_avx512bf16_for_cpu = False
         return model

@@ -6,7 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from jsonargparse import ArgumentError, ArgumentParser
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from cod_lightning import extras
 from cod_lightning.adapters import (
@@ -26,6 +27,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_start import room_for
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models import LoRAPolicy, QLoRAPolicy
+from cod_lightning.models.base import Policy
 from cod_lightning.models.lora import merged
 from cod_lightning.modules import GRPOModule
 from tests.adapted import adapted, step, write_base
@@ -62,6 +64,31 @@ def test_only_the_adapter_is_trained_and_it_is_in_float32(kind, base):
         assert weight.requires_grad == is_adapter(name)
         assert not is_adapter(name) or weight.dtype == torch.float32
     assert model.config._attn_implementation == "sdpa"
+
+
+def test_only_weights_that_stay_as_they_are_may_be_in_float16(base):
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Policy, "policy")
+
+    def built(name, **options):
+        chosen = {"class_path": f"cod_lightning.models.{name}", "init_args": {"path": str(base), **options}}
+        return parser.instantiate_classes(parser.parse_object({"policy": chosen})).policy
+
+    model = built("LoRAPolicy", rank=4, dtype="float16").model(None)
+    assert {is_adapter(name): weight.dtype for name, weight in model.named_parameters()} == {
+        True: torch.float32,
+        False: torch.float16,
+    }
+    with pytest.raises(ArgumentError, match="float16"):
+        built("PretrainedPolicy", dtype="float16")
+
+
+@KINDS
+def test_a_base_with_nothing_to_adapt_is_refused_in_the_words_of_peft(kind, tmp_path):
+    config = LlamaConfig(vocab_size=8, hidden_size=64, num_hidden_layers=0, num_attention_heads=2, intermediate_size=64)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="target_modules"):
+        kind(str(tmp_path), dtype="float32", rank=4).model(None)
 
 
 def test_gradients_in_4_bits_are_those_of_the_dequantised_weights_also_after_a_validation(base):
