@@ -169,7 +169,7 @@ def check_one_of(key: str, value: str, names: Sequence[str]) -> None:
     """Raise `ConfigError` for another name."""
     if value not in names:
         remedy = did_you_mean(str(value), names) or "Choose one."
-        raise ConfigError(key, value, f"one of {', '.join(names)}", remedy.strip())
+        raise ConfigError(key, value, f"one of {some_of(names, str(value))}", remedy.strip())
 
 
 def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:

@@ -135,10 +135,10 @@ class StackedContext(ContextMechanism):
     one episode: the parts ask one after the other, its reward is the sum of theirs, and it parsed if all did.
 
     Args:
-        parts: At least two mechanisms, of which at most one answers within tasks (`on_turn`).
+        parts: Mechanisms, of which at most one answers within tasks (`on_turn`).
 
     Raises:
-        ConfigError: For fewer parts, several of one class, two that answer within tasks, or one that replaces their history.
+        ConfigError: For no part, several of one class, two that answer within tasks, or one that replaces their history.
     """
 
     companions = (StackedEntries, StackedScripted, StackedInTask, StackedBudget, StackedWords, StackedStored)
@@ -148,13 +148,9 @@ class StackedContext(ContextMechanism):
     def __init__(self, parts: list[ContextMechanism]) -> None:
         names = [type(part).__name__ for part in parts]
         shown = ", ".join(names) or "empty"
-        if len(parts) < 2:
-            raise ConfigError(
-                "data.context.parts", shown, "at least two mechanisms", "Use the one alone, as data.context."
-            )
-        remedy = "Leave one out; where one is left, it is data.context itself."
-        if len(set(names)) < len(names):
-            raise ConfigError("data.context.parts", shown, "mechanisms of different classes", remedy)
+        if not parts or len(set(names)) < len(names):
+            expected = "mechanisms of different classes, at least one"
+            raise ConfigError("data.context.parts", shown, expected, "Name each class once.")
         if replacing := [type(part).__name__ for part in parts if "before_turn" in beside(part, InTask).hooks()]:
             expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
             alone = "Use it as data.context; CompactingContext goes around others."
@@ -162,7 +158,7 @@ class StackedContext(ContextMechanism):
         answering = [type(part).__name__ for part in parts if "on_turn" in beside(part, InTask).hooks()]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
-            raise ConfigError("data.context.parts", shown, expected, remedy)
+            raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
         self.parts = tuple(parts)
         self.updates = any(part.updates for part in parts)
 

@@ -59,6 +59,17 @@ def test_a_task_is_shown_every_part_in_their_order():
     assert text.count("one fact") == 2
 
 
+@each("kind", [HintContext, SkillsContext, NotebookContext])
+def test_a_stack_of_one_is_lived_through_as_its_part_is(kind):
+    env = Levers()
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(3)]
+    stacked, alone = (
+        list(play_reference(env, packs, Reference.SCRIPTED, one)) for one in (StackedContext([kind()]), kind())
+    )
+    for life, other in zip(stacked, alone, strict=True):
+        assert [(e.reward, e.turns) for e in life.episodes] == [(e.reward, e.turns) for e in other.episodes]
+
+
 def test_the_length_that_parts_suggest_is_shown_once_and_at_the_end():
     parts = [HintContext(), SkillsContext(), NotebookContext()]
     text = shown(StackedContext(parts), "RULES", "one fact")

@@ -12,7 +12,7 @@ from cod_lightning.envs.invented.moves import Graph, StateMachine
 from cod_lightning.envs.invented.relations import Composition, Forbidden, HiddenOrder
 from cod_lightning.envs.invented.rule import Rule
 from cod_lightning.envs.invented.tables import Locks, Lookup, Offset, Threshold
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_one_of
 from cod_lightning.seeds import derive_seed
 
 FAMILIES: dict[str, Family] = {
@@ -29,6 +29,9 @@ FAMILIES: dict[str, Family] = {
         Offset(),
     )
 }
+_SIZED = {name: tuple("-".join([name, *map(str, sizes)]) for sizes in one.sizes) for name, one in FAMILIES.items()}
+_KINDS = _SIZED | {kind: (kind,) for kinds in _SIZED.values() for kind in kinds}
+"""Families, and families with sizes, with the kinds that each stands for."""
 
 
 def _pool(count: int) -> tuple[str, ...]:
@@ -65,25 +68,11 @@ def expand(kinds: Sequence[str]) -> tuple[str, ...]:
     >>> expand(["offset", "locks-2-4"])
     ('offset-4', 'offset-5', 'offset-6', 'offset-7', 'locks-2-4')
 
-    Raises `ConfigError` for a kind that there is not.
+    Raises `ConfigError` for a kind that there is not, and where none is named.
     """
-    found: dict[str, None] = {}
-    for kind in kinds:
-        if kind in FAMILIES:
-            found |= dict.fromkeys("-".join([kind, *map(str, sizes)]) for sizes in FAMILIES[kind].sizes)
-            continue
-        name, sizes = _read(kind)
-        if name not in FAMILIES or sizes not in FAMILIES[name].sizes:
-            raise ConfigError(
-                "data.env.kinds",
-                kind,
-                "families, or families with sizes that ship",
-                f"There are {', '.join('-'.join([name, *map(str, f.sizes[0])]) for name, f in FAMILIES.items())} and others.",
-            )
-        found[kind] = None
-    if not found:
-        raise ConfigError("data.env.kinds", "[]", "at least one kind", "lookup is one.")
-    return tuple(found)
+    for kind in kinds or ["none"]:
+        check_one_of("data.env.kinds", kind, list(_KINDS))
+    return tuple(dict.fromkeys(sized for kind in kinds for sized in _KINDS[kind]))
 
 
 def draw(kind: str, words: Sequence[str], rng: random.Random) -> Rule:
@@ -106,4 +95,4 @@ def turns_of(kind: str) -> int:
 def _read(kind: str) -> tuple[str, Sizes]:
     """Name of the family, and sizes."""
     name, *sizes = kind.split("-")
-    return name, tuple(int(size) if size.isascii() and size.isdigit() else 0 for size in sizes)
+    return name, tuple(map(int, sizes))
