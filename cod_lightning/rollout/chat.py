@@ -75,15 +75,9 @@ class Chat:
         system_prompt: str = "",
     ) -> None:
         if not tokenizer.chat_template:
-            raise ConfigError(
-                "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
-            )
+            raise _another_template("missing", "one, as the tokenizers of instruct models have it")
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self.template_kwargs: dict[str, Any] = {"strftime_now": _DAY.strftime, **(template_kwargs or {})}
-        if taken := sorted(_RENDERING & self.template_kwargs.keys()):
-            expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
-            remedy = "Leave it out; data.enable_thinking is a key of its own."
-            raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
+        self.template_kwargs = _variables(template_kwargs or {})
         self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
         if self.backend is not None:  # a tokenizer.json keeps lengths to which rows were cut and padded
@@ -113,14 +107,10 @@ class Chat:
         self._after_assistant, self._before_assistant = self._continuation_parts()
         self.end_of_turn = self._first_special(lambda: self._after_assistant)
         """Of an earlier turn."""
-        last, calls = self._first_special(self._after_last), self._first_special(self._after_calls)
-        own = (self.end_of_turn if last is None else last, calls, tokenizer.eos_token_id)
-        self.stop_ids = frozenset(i for i in own if isinstance(i, int))
-        if not self.stop_ids:
-            raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
-        self.stop_id: int = min(self.stop_ids) if own[0] is None else own[0]
+        own, self.stop_ids = self._stops()
+        self.stop_id: int = min(self.stop_ids) if own is None else own
         """The token with which a scripted policy ends its turns."""
-        self._ends = frozenset((self.end_of_turn, own[0])) - {None}
+        self._ends = frozenset((self.end_of_turn, own)) - {None}
         after = self.encode(self._after_assistant)
         self._num_end = 0 if self.end_of_turn is None else 1 + after.index(self.end_of_turn)
         """Ids of a continuation up to the end of the turn before it."""
@@ -133,6 +123,14 @@ class Chat:
         self._continued = text_cache(lambda user_text: self.encode(self._between(user_text)))
         self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
+
+    def _stops(self) -> tuple[int | None, frozenset[int]]:
+        """The id that ends the last turn, where the template puts one there, and all that end any."""
+        last, calls = self._first_special(self._after_last), self._first_special(self._after_calls)
+        own: list[Any] = [self.end_of_turn if last is None else last, calls, self.tokenizer.eos_token_id]
+        if not (ids := frozenset(i for i in own if isinstance(i, int))):
+            raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
+        return own[0], ids
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text in which special tokens count as such."""
@@ -383,6 +381,15 @@ class Chat:
             raise _another_template("one that drops or repeats messages", "one that shows each once")
         between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
         return between, after
+
+
+def _variables(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Those for the template. Raises `ConfigError` for those that are set elsewhere."""
+    if taken := sorted(_RENDERING & own.keys()):
+        expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
+        remedy = "Leave it out; data.enable_thinking is a key of its own."
+        raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
+    return {"strftime_now": _DAY.strftime, **own}
 
 
 def _another_template(found: str, expected: str) -> ConfigError:

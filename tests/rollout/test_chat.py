@@ -1,5 +1,7 @@
 """Exact tokens through a chat template, for the tiny policy's own and for those of real models."""
 
+import copy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,19 @@ def test_variables_of_the_run_reach_the_template_and_those_set_elsewhere_are_ref
     for name in ("enable_thinking", "add_generation_prompt"):
         with pytest.raises(ConfigError, match=f"data.chat_template_kwargs is {name}"):
             Chat(tokenizer, template_kwargs={name: True})
+
+
+def test_a_tokenizer_without_a_template_or_without_an_end_is_refused():
+    tokenizer = copy.deepcopy(bpe_tokenizer(CHATML))
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match="chat template is missing; expected one"):
+        Chat(tokenizer)
+    tokenizer.chat_template = (
+        "{% for message in messages %}{{ message.role + ': ' + message.content + ' ' }}{% endfor %}"
+    )
+    tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match=r"model\.policy is a tokenizer with no end token"):
+        Chat(tokenizer)
 
 
 def test_a_template_that_asks_for_the_time_always_gets_the_same_day():
