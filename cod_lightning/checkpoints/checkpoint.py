@@ -212,19 +212,8 @@ class Checkpoint:
 
 def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     """The checkpoint at `path`, the value of `key`, with its tensors mapped, not read. Raises what a person can act on."""
-    remedy = "Look under checkpoints/ in the run's folder: runs/NAME, or where --trainer.default_root_dir put it."
-    if not path or not Path(path).exists():
-        raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
-    near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]
-    if found := next((one for one in near if one.exists()), None):
-        remedy = f"Did you mean {found}?"
-    folder = Path(path).is_dir()
-    if folder and not (Path(path) / METADATA).is_file():
-        raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
-    file = Path(path) / EXTRA if folder else Path(path)
-    if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise ConfigError(key, path, "a checkpoint, and it is no file", remedy)
-    if folder:
+    file = _file_of(path, key)
+    if Path(path).is_dir():
         _see_harmless(Path(path), key)
     try:
         content = _read(file)
@@ -239,6 +228,23 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise DataError(f"{key} is {path}; it is damaged ({error}). Use another.") from error
     return Checkpoint(Path(path), content)
+
+
+def _file_of(path: str | Path, key: str) -> Path:
+    """The file of a checkpoint that torch reads. Raises `ConfigError` where there is none."""
+    remedy = "Look under checkpoints/ in the run's folder: runs/NAME, or where --trainer.default_root_dir put it."
+    if not path or not Path(path).exists():
+        raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
+    near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]
+    if found := next((one for one in near if one.exists()), None):
+        remedy = f"Did you mean {found}?"
+    folder = Path(path).is_dir()
+    if folder and not (Path(path) / METADATA).is_file():
+        raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
+    file = Path(path) / EXTRA if folder else Path(path)
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ConfigError(key, path, "a checkpoint, and it is no file", remedy)
+    return file
 
 
 def _read(file: Path) -> Any:

@@ -6,7 +6,7 @@ episode in flight and nothing else. Nothing is ever overwritten: going back is a
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,17 +96,20 @@ class ContextStore:
             free = {"policy"} if new_policy else set[str]()
             new = {key: value for key, value in identity.items() if key not in known or key in free}
             if differing := sorted(key for key in known.keys() - free if known[key] != identity.get(key)):
-                changes = "; ".join(f"{key} was {known[key]}, is {identity.get(key)}" for key in differing)
-                expected = f"the state of this agent, but {changes}"
-                remedy = "Use what it was, or another folder."
-                if differing == ["policy"]:
-                    remedy = "Use what it was, another folder, or --accept_changes true: the new policy then goes on."
-                raise ConfigError("--state", self.path.parent, expected, remedy)
+                raise self._of_another({key: (known[key], identity.get(key)) for key in differing})
             for key, value in new.items():
                 if key in known:
                     self._rows.set(key, value)
                 else:
                     self._rows.put("identity", key, value)
+
+    def _of_another(self, changes: Mapping[str, tuple[str, str | None]]) -> ConfigError:
+        """The refusal of a folder that holds another agent's state."""
+        changed = "; ".join(f"{key} was {before}, is {now}" for key, (before, now) in changes.items())
+        remedy = "Use what it was, or another folder."
+        if list(changes) == ["policy"]:
+            remedy = "Use what it was, another folder, or --accept_changes true: the new policy then goes on."
+        return ConfigError("--state", self.path.parent, f"the state of this agent, but {changed}", remedy)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -75,10 +75,7 @@ class GymnasiumWorld(TextEnv):
         sum_rewards: bool = False,
         world_name: str | None = None,
     ) -> None:
-        for kind in ("observation_space", "action_space"):
-            if not isinstance(space := getattr(env, kind, None), gymnasium.spaces.Text):
-                remedy = "Wrap the environment in text."
-                raise ConfigError("data.env.env", type(space).__name__, f"a Text {kind}", remedy)
+        _check_speaks(env)
         self.env, self._rules = env, rules
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
@@ -141,6 +138,14 @@ class GymnasiumWorld(TextEnv):
 
     def _restart(self) -> None:
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
+
+
+def _check_speaks(env: gymnasium.Env) -> None:
+    """Raise `ConfigError` unless it shows texts and takes texts."""
+    for kind in ("observation_space", "action_space"):
+        if not isinstance(space := getattr(env, kind, None), gymnasium.spaces.Text):
+            remedy = "Wrap the environment in text."
+            raise ConfigError("data.env.env", type(space).__name__, f"a Text {kind}", remedy)
 
 
 def listed_tasks(tasks: list[dict[str, Any]] | str) -> list[dict[str, Any]]:

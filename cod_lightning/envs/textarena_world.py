@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,7 @@ from cod_lightning.envs.base import Stepped, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld
 from cod_lightning.envs.question_world import answer_form
 from cod_lightning.envs.wrapped import delegated
-from cod_lightning.errors import ConfigError, described
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.extras import require
 from cod_lightning.ranges import Count
 
@@ -125,17 +126,19 @@ class TextArenaWorld(GymnasiumWorld):
     ) -> None:
         require("textarena", "data.env.game", game)
         played = TextArenaGame(game, settings)
-        try:
-            first, again = (played.reset(options={"seed": 1})[0] for _ in range(2))
-        except Exception as error:
-            # A game raises this that is not for one player, has no such setting, or lacks its word list.
-            expected = f"a game of TextArena for one player, with settings that it takes ({described(error)})"
-            raise ConfigError("data.env.game", game, expected, "Mastermind-v0 is one.") from error
-        if first != again:
-            expected = "a game that begins alike with equal seeds; tasks of a pack would differ"
-            raise ConfigError("data.env.game", game, expected, "Choose another.")
+        _check_begins_alike(played, game)
         name = f"textarena-{game}" + "".join(f"-{key}={value}" for key, value in sorted((settings or {}).items()))
         tasks = [{"seed": seed} for seed in range(_NUM_SEEDS)]
         super().__init__(
             played, tasks, _RULES, max_turns, "seed", success_at, min_reward, max_reward, world_name=name
         )  # fmt: skip
+
+
+def _check_begins_alike(played: TextArenaGame, game: str) -> None:
+    """Raise `ConfigError` for a game that does not begin, or not alike with equal seeds."""
+    refused = partial(ConfigError, "data.env.game", game, remedy="Choose another; Mastermind-v0 is one.")
+    # it may be for several players, have no such setting, or lack its word list
+    with answering(refused, "a game of TextArena for one player, with settings that it takes"):
+        first, again = (played.reset(options={"seed": 1})[0] for _ in range(2))
+    if first != again:
+        raise refused("a game that begins alike with equal seeds; tasks of a pack would differ")

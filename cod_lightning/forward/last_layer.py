@@ -108,14 +108,17 @@ def output_layer(model: PreTrainedModel) -> nn.Module:
     layer = model.get_output_embeddings()
     assert layer is not None, f"{type(model).__name__} has no output layer"
     if not hasattr(model, _KNOWN):
-        setattr(model, _KNOWN, _read_off(model, layer))
+        if (found := _read_off(model, layer)) is None:
+            expected = "a model whose logits are those of its output layer, scaled or soft-capped as its config says"
+            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another model.")
+        setattr(model, _KNOWN, found)
     factor, bound = getattr(model, _KNOWN)
     return layer if (factor, bound) == (1.0, None) else BoundedScores(layer, factor, bound)
 
 
 @torch.no_grad()
-def _read_off(model: PreTrainedModel, layer: nn.Module) -> tuple[float, float | None]:
-    """Factor and bound of the model's scores."""
+def _read_off(model: PreTrainedModel, layer: nn.Module) -> tuple[float, float | None] | None:
+    """Factor and bound of the model's scores; None where it makes them in another way."""
     config, weight = model.config.get_text_config(), layer.weight
     assert isinstance(weight, Tensor), f"the output layer of {type(model).__name__} has no weight"
     if weight.device.type == "meta":
@@ -133,12 +136,7 @@ def _read_off(model: PreTrainedModel, layer: nn.Module) -> tuple[float, float | 
             found = BoundedScores(layer, factor, bound)(case).float()
             if torch.allclose(found, expected, rtol=1e-5 if model.dtype == torch.float32 else 2e-2, atol=1e-4):
                 return factor, bound
-    raise ConfigError(
-        "model.policy",
-        type(model).__name__,
-        "a model whose logits are those of its output layer, scaled or soft-capped as its config says",
-        "Choose another model.",
-    )
+    return None
 
 
 @contextmanager
