@@ -9,11 +9,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cod_lightning.diagnosis.notes import Dependence
-from cod_lightning.errors import ConfigError
 from cod_lightning.markdown import visible
 from cod_lightning.reports.curves import LATE, Metrics, early, ends, late, num_updates, read_metrics
 from cod_lightning.reports.lines import LifecycleFile
-from cod_lightning.reports.run import read_settings
+from cod_lightning.reports.run import no_run, read_settings
 from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind
@@ -138,9 +137,7 @@ def read_evidence(folder: Path) -> Evidence:
     metrics, lives = folder / "metrics.csv", sorted((folder / "lifecycles").glob("train*.jsonl"))
     lives = [path for path in lives if not path.name.startswith("train_logprobs")]
     if not metrics.is_file() and not any(map(Path.is_file, lives)):
-        expected = "the folder of a training, with metrics.csv or lifecycles/train.jsonl"
-        remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
-        raise ConfigError("doctor RUN_DIR", folder, expected, remedy)
+        raise no_run("doctor", folder, "the folder of a training, with metrics.csv or lifecycles/train.jsonl")
     groups = list(chain.from_iterable(map(_ends, filter(Path.is_file, lives))))
     return Evidence(
         folder=folder,

@@ -29,15 +29,20 @@ class RunFolder:
     notes: list[str]
 
 
+def no_run(command: str, folder: Path, expected: str) -> ConfigError:
+    """The refusal of a folder that is none of a run."""
+    remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
+    return ConfigError(f"{command} RUN_DIR", folder, expected, remedy)
+
+
 def read_run(folder: Path, name: str) -> RunFolder:
     """The run in that folder. Raises `ConfigError` where there is none."""
     found = filter(Path.is_file, (folder / "lifecycles").glob("*.jsonl"))  # a pipe or a device would be read for ever
     lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
     expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
     if not lives and not any(path.is_file() for path in expected):
-        known = "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/"
-        remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
-        raise ConfigError("report RUN_DIR", folder, known, remedy)
+        parts = "config.yaml, metrics.csv, evaluation.json or lifecycles/"
+        raise no_run("report", folder, f"the folder of a run, with {parts}")
     evaluation = read_evaluation(folder)
     panels, more = read_curves(folder)
     config, damage = read_settings(folder)
