@@ -90,7 +90,6 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         yield not module.terms, "model.baseline", baseline, expected
     if isinstance(baseline, Accepted):
-        expected = "left out with baseline=Accepted, whose advantages are 1: there is nothing to compare or to divide"
+        expected = "left out with baseline=Accepted, whose advantages are 1: there is nothing to compare"
         yield data.program.beside, "data.program", data.program, expected
-        yield module.scale != "none", "model.scale", module.scale, expected
         yield loss.compares_siblings, "model.loss", loss, expected

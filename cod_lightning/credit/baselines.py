@@ -22,6 +22,11 @@ class Baseline(ABC):
         return True
 
     @property
+    def scales(self) -> bool:
+        """Whether advantages are in units of reward, so that `model.scale` divides them by a deviation."""
+        return True
+
+    @property
     def of_equals(self) -> float:
         """Advantage of siblings that all do equally well."""
         return 0.0
@@ -100,7 +105,8 @@ class AsymRE(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted(Baseline):
-    """A_i = 1 for what is accepted; everything else is in no row and in no denominator, as if it had not been sampled.
+    """A_i = 1 for what is accepted, whatever `model.scale` is; everything else is in no row and in no denominator, as if it had
+    not been sampled.
 
     With `method=reinforce` that is supervised fine-tuning on own successes, minus the mean log-prob of the accepted tokens:
     rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
@@ -118,6 +124,10 @@ class Accepted(Baseline):
     @property
     def compares(self) -> bool:
         return self.at_least is None
+
+    @property
+    def scales(self) -> bool:
+        return False
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
         if self.at_least is not None:

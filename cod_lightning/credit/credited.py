@@ -194,6 +194,7 @@ def credited(
     valid = found.valid & chosen
     values = torch.where(valid, found.values, 0.0)
     own = PerEpisode(values, valid & table.own)
+    scale = scale if baseline.scales else "none"
     divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(values)
     if scale == "group":
         divisor = divisor.clone()

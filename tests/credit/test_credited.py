@@ -125,6 +125,15 @@ def test_a_pack_whose_siblings_do_equally_well_is_filtered_whatever_a_shifted_ba
     assert (found.values[:9].abs().max() > 0) == (scale != "group"), "without a filter they are imitated"
 
 
+@each("scale", ["group", "batch"])
+def test_what_is_accepted_weighs_1_whatever_the_scale_is(scale):
+    table = episode_table(
+        [[EpisodeFacts(k, 0, None, True, 0, 0, reward, 3) for k, reward in enumerate((0.2, 0.9, 1.0))]]
+    )
+    found = credited_entries(table, EpisodeCredit(), Accepted(), scale)
+    assert found.advantages.nan_to_num(0).tolist() == [0.0, 1.0, 1.0]
+
+
 def test_packs_that_are_filtered_have_no_say_in_the_tilt_of_those_that_are_trained_on():
     """A shifted baseline gives siblings that do equally well an advantage above 0."""
     equal, apart = [(1.0, 90), (1.0, 90)], [(1.0, 1), (0.0, 2)]
