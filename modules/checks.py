@@ -82,10 +82,7 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
     yield data.group_size < 2 and compared, "data.group_size", data.group_size, expected
 
     if isinstance(baseline, TermsAlone):
-        expected = (
-            "left out with baseline=TermsAlone, beside which every pack would be replaced, and none is worth a replay"
-        )
-        yield data.resample_packs, "data.resample_packs", data.resample_packs, expected
+        expected = "left out with baseline=TermsAlone, beside which no pack is worth a replay"
         yield data.replay is not None, "data.replay", data.replay, expected
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         yield not module.terms, "model.baseline", baseline, expected

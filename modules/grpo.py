@@ -174,7 +174,7 @@ class GRPOModule(PolicyModule):
             scale=self.scale,
             reweight=self.reweight,
             kinds=self.trained_kinds,
-            filtered=self.filter_packs and self.baseline.compares,
+            filtered=self.filter_packs,
             criticised=self.critic is not None,
         )
 

@@ -112,6 +112,8 @@ class Credited:
     """What each value would be if all siblings did equally well."""
     temperature: float = 0.0
     """RED's; 0 where it left the advantages alone."""
+    compares: bool = True
+    """Whether siblings are compared, so that a pack in which they do equally well has no signal."""
     filtered: bool = False
     """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
     the other half is `data.resample_packs`)."""
@@ -122,8 +124,8 @@ class Credited:
 
     @cached_property
     def packs_with_signal(self) -> Bool[Tensor, " G"]:
-        """Whether siblings differ in any episode of a pack."""
-        return self._of_packs((self.values - self.of_equals).abs() > NO_ADVANTAGE)
+        """Whether siblings differ in any episode of a pack; where they are not compared, whether any episode is trained on."""
+        return self._of_packs((self.values - self.of_equals).abs() > NO_ADVANTAGE if self.compares else self.valid)
 
     @property
     def advantages(self) -> Float[Tensor, " F"]:
@@ -210,6 +212,7 @@ def credited(
         valid=valid,
         tilted=values,
         of_equals=of_equals,
+        compares=baseline.compares,
         filtered=filtered,
         criticised=chosen if criticised else None,
         of_attempts=of_attempts,

@@ -125,6 +125,20 @@ def test_a_pack_whose_siblings_do_equally_well_is_filtered_whatever_a_shifted_ba
     assert (found.values[:9].abs().max() > 0) == (scale != "group"), "without a filter they are imitated"
 
 
+@each(
+    ("baseline", "expected"),
+    [(TermsAlone(), [True, False]), (Accepted(at_least=1.0), [True, False]), (GroupMean(), [False] * 2)],
+)
+def test_where_nothing_is_compared_a_pack_has_signal_if_any_of_it_is_trained_on(baseline, expected):
+    alike, lost = ([EpisodeFacts(k, 0, None, True, 0, 0, reward, 3) for k in range(2)] for reward in (1.0, None))
+    table = episode_table([alike, lost])
+    for filtered in (False, True):
+        found = credited_entries(table, EpisodeCredit(), baseline, filtered=filtered)
+        assert found.packs_with_signal.tolist() == expected
+        assert found.figures()["train/zero_variance_packs"] == (0.0 if expected[0] else 1.0)
+        assert found.trained.tolist() == ([True] * 2 if expected[0] or not filtered else [False] * 2) + [False] * 2
+
+
 @each("scale", ["group", "batch"])
 def test_what_is_accepted_weighs_1_whatever_the_scale_is(scale):
     table = episode_table(

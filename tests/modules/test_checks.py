@@ -68,7 +68,6 @@ from tests.small_fit import small_data, small_fit, small_policy
             for of in (Bandit(), Revisits())
         ),
         ({"critic": ValueHead()}, {"group_size": 1, "rewards": {"a": NoisyPairwiseJudge()}}, r"data\.group_size is 1"),
-        ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}, r"data\.resample_packs is 2"),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"replay": SignalReplay()}, r"data\.replay is Signal"),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
         ({"baseline": Accepted(), "loss": SDPO()}, {}, r"model\.loss is SDPO"),
@@ -96,6 +95,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
         ({"baseline": AsymRE(), "scale": "group"}, {"replay": SelfImitation()}),
         ({"baseline": AsymRE(), "filter_packs": True}, {"resample_packs": 1}),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()], "filter_packs": True}, {"source": Revisits()}),
+        ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"resample_packs": 2}),
         ({"critic": ValueHead()}, {"group_size": 1, "source": Growth()}),
         ({"credit": TaskCredit()}, {"program": Counterfactual()}),
         *(({"critic": ValueHead()}, {"program": of, "group_size": 1}) for of in (Anchored(), Counterfactual())),
