@@ -70,22 +70,9 @@ class AdaptiveRED:
         """
         s = torch.where(valid, advantages, 0.0).double()
         n = counts.double()
-
-        def tilted_sum(temperature: float) -> float:
-            return float((s * torch.exp(s / temperature) * n).sum())
-
         if float((s * n).sum()) >= -_TRIGGER * float((s * n).abs().sum()):
             return advantages, 0.0
-        low, high = _LEAST, _MOST
-        for _ in range(_ROUNDS):
-            if high - low < _WIDTH:
-                break
-            middle = (low + high) / 2
-            if tilted_sum(middle) > 0:
-                low = middle
-            else:
-                high = middle
-        temperature = (low + high) / 2
+        temperature = _balancing(s, n)
         tilted = (s * torch.exp(s / temperature)).to(advantages)
         if not tilted.isfinite().all():  # as infinite ones their rows would be left out
             expected = f"advantages of about 1, not of {float(s.max()):.3g}, for the exponential of T={temperature:.3g}"
@@ -93,6 +80,20 @@ class AdaptiveRED:
                 "model.reweight", type(self).__name__, expected, "Make rewards smaller, or set model.scale=batch."
             )
         return tilted, temperature
+
+
+def _balancing(s: Float[Tensor, "*F"], n: Float[Tensor, "*F"]) -> float:
+    """The temperature of `AdaptiveRED`, by bisection."""
+    low, high = _LEAST, _MOST
+    for _ in range(_ROUNDS):
+        if high - low < _WIDTH:
+            break
+        middle = (low + high) / 2
+        if float((s * torch.exp(s / middle) * n).sum()) > 0:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
