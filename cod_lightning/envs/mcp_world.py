@@ -113,8 +113,6 @@ class McpWorld(DatasetWorld):
         **tasks: Any,
     ) -> None:
         require("mcp", "data.env.server", server)
-        if not server:
-            raise ConfigError("data.env.server", server, "a command or an address", "[python, tools.py] is one.")
         self.server, self.timeout_s = server, timeout_s
         self._session: McpSession | None = None
         self.calls: list[RecordedCall] = []
@@ -125,15 +123,7 @@ class McpWorld(DatasetWorld):
         self.traits = Traits(blocking=True)
         if isinstance(self.scorer, ToolChecks):
             self._rules = stated + _DONE
-        try:
-            session = McpSession(server, timeout_s)
-        except EnvironmentFailure as error:
-            remedy = "Start it by hand to see what it says."
-            raise ConfigError("data.env.server", server, f"an MCP server ({error})", remedy) from error
-        self._tools = session.tools
-        session.close()
-        if not self._tools:
-            raise ConfigError("data.env.server", server, "a server that has tools", "Choose another one.")
+        self._tools = _tools_of(server, timeout_s)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "McpWorld":
         """The same task with no session: it is begun anew, and the calls are made again, where it is used."""
@@ -211,3 +201,18 @@ class McpWorld(DatasetWorld):
                 if self._session.call(made.name, made.arguments) != made:
                     raise EnvironmentFailure(f"{self._session}: called again, {made.name} shows something else")
         return self._session
+
+
+def _tools_of(server: list[str] | str, timeout_s: float) -> list[dict[str, Any]]:
+    """What the server lists. Raises `ConfigError` where it does not start, or lists nothing."""
+    if not server:
+        raise ConfigError("data.env.server", server, "a command or an address", "[python, tools.py] is one.")
+    try:
+        session = McpSession(server, timeout_s)
+    except EnvironmentFailure as error:
+        remedy = "Start it by hand to see what it says."
+        raise ConfigError("data.env.server", server, f"an MCP server ({error})", remedy) from error
+    session.close()
+    if not session.tools:
+        raise ConfigError("data.env.server", server, "a server that has tools", "Choose another one.")
+    return session.tools
