@@ -56,11 +56,10 @@ class PDEParameters(Unchanging):
 
     def __post_init__(self) -> None:
         compact = self.compact
-        fewest = 2 if compact else 3
-        if self.max_turns < fewest:
-            need = "measure and answer" if compact else "measure, fit and finalise"
-            expected = f"at least {fewest}, to {need}"
-            raise ConfigError("data.env.max_turns", self.max_turns, expected, "6 is the reference's.")
+        fewest, steps = (2, "measure and answer") if compact else (3, "measure, fit and finalise")
+        check_between(
+            "data.env.max_turns", self.max_turns, fewest, math.inf, f"A task is to {steps}; 6 is the reference's."
+        )
         most = 2 if compact else 3
         low, high = self.min_terms, self.max_terms
         check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
