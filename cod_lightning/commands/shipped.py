@@ -18,6 +18,7 @@ CLASS_KEYS = {
     "program": "data.program",
     "source": "data.source",
     "replay": "data.replay",
+    "policy": "model.policy",
     "loss": "model.loss",
     "credit": "model.credit",
     "baseline": "model.baseline",

@@ -147,6 +147,15 @@ def test_a_class_by_its_name_takes_no_options_from_the_one_that_it_replaces(type
 
 
 @pytest.mark.parametrize(
+    "typed",
+    ["policy=LoRAPolicy policy.rank=4", "--model.policy.rank=4 --model.policy=LoRAPolicy", "model.policy.rank=4 policy=LoRAPolicy"],
+)  # fmt: skip
+def test_a_policy_is_chosen_before_its_options_wherever_these_are_typed(typed):
+    argv = expand(["--config", "small.yaml", "policy=TinyPolicy", *typed.split()]).argv
+    assert argv[2:] == ["--model.policy=TinyPolicy", "--model.policy=LoRAPolicy", "--model.policy.rank=4"]
+
+
+@pytest.mark.parametrize(
     ("before", "after", "kept"),
     [
         ("cod_lightning.envs.levers.Levers", "Levers", True),
