@@ -67,6 +67,11 @@ sweep --config smoke method=nft,sdpo loss=GRPO --print_jobs ## method=nft | meth
 fit --config list.yaml
 fit --config wrong_key.yaml env=levers ## Name a config first
 fit --config smoke -credit task ## -credit | two dashes
+fit --config smoke credit=task ## credit | task | Did you mean TaskCredit?
+fit --config smoke engine=vllm ## engine | vllm | Did you mean VLLMEngine?
+fit --config smoke loss=gspo ## loss | gspo | Did you mean GSPO?
+fit --config smoke policy=lora ## policy | lora | Did you mean LoRAPolicy?
+fit --config smoke strategy=ddp ## strategy | ddp | --trainer.strategy ddp
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
@@ -81,6 +86,7 @@ fit --config no_such_default.yaml ## no_such_default.yaml | smokke | Did you mea
 fit --config nowhere_value.yaml ## nowhere.at.all
 fit --config smoke --config wrong_key.yaml ## Did you mean model.lr?
 fit --help modle ## --help | modle | Did you mean model?
+fit --config smoke methodd=grpo ## methodd=grpo | Did you mean method?
 fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?
 SMOKE --model.scale big
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (

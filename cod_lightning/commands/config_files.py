@@ -25,6 +25,7 @@ from cod_lightning.commands.shipped import (
     composed,
     config_folder,
     config_names,
+    did_you_mean_class,
     files_of,
     groups,
     import_named,
@@ -62,12 +63,12 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
                 meant = f"Did you mean --config {typed}?" if typed in config_names() else "See --help."
                 raise ConfigError("command line", typed, "--config NAME, GROUP=CHOICE or --KEY VALUE", meant)
             others.append(typed)
-        elif group == "policy":  # no part of the config: the parser carries over what both classes take, such as a `path`
-            others.append(f"--{CLASS_KEYS[group]}={value}")
         elif group is not None:
             named = shipped_or_class(group, value, typed)
             if isinstance(named, Path):
                 choices.append(f"{group}={named.stem}")
+            elif group == "policy":  # no part of the config: the parser keeps what both classes take, such as a `path`
+                others.append(f"--{CLASS_KEYS[group]}={named}")
             else:
                 values.append((CLASS_KEYS[group], class_of(named, typed)))
         elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
@@ -151,7 +152,7 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     if is_name or value == "null" or value[:1] == "{" or (os.path.isfile(value) and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
-    meant = did_you_mean(value, [*shipped])
+    meant = did_you_mean(value, [*shipped]) or (did_you_mean_class(value, group) if group != "env" else "")
     listed = "See `worlds`." if group == "env" else f"`fit --help {CLASS_KEYS[group]}` says more."
     expected = files if shipped else "a class by its name, as in credit=TaskCredit"
     raise ConfigError(key, f"{value:.200}" or "empty", expected, f"{meant}{listed}")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from jsonargparse import ArgumentParser
 from jsonargparse._common import ImportDenied
 
-from cod_lightning.commands.shipped import classes
+from cod_lightning.commands.shipped import classes, groups
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, said_where
 from cod_lightning.trusted import ADD_TRUST
 
@@ -89,6 +89,8 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
             known |= described._option_string_actions
     keys = [one.removeprefix("--") for one in known or parser._option_string_actions if one.startswith("--")]
     leaves = {name.rpartition(".")[2]: name for name in reversed(keys)}
+    if "config" in keys:
+        leaves |= {group: group for group in groups()}
     close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
     return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in keys else ""
 

@@ -41,6 +41,16 @@ def classes() -> dict[str, set[str]]:
     }
 
 
+def did_you_mean_class(wrong: str, group: str) -> str:
+    """The sentence that names the nearest class, of the whole name or of one without the word for its group.
+
+    >>> did_you_mean_class("gspo", "loss"), did_you_mean_class("task", "credit")
+    ('Did you mean GSPO? ', 'Did you mean TaskCredit? ')
+    """
+    names = sorted(set().union(*classes().values()) - {group.title()})  # the last is what they derive from
+    return did_you_mean(wrong, names, cutoff=0.87) or did_you_mean(f"{wrong}{group}", names, cutoff=0.8)
+
+
 def import_named(text: str) -> None:
     """Import the modules whose classes the text names, since a parser finds names alone, as in `--model.loss NFT`, of what is
     imported; all of them where it asks for help, which lists the classes that are.
@@ -106,7 +116,8 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
     except MissingConfigException as error:
         group, _, value = (error.missing_cfg_file or "").rpartition("/")
         known = error.options or config_names()
-        remedy = f"{did_you_mean(value, known, cutoff=0.3)}See configs/{group}."
+        of_lightning = f"For one of Lightning's: --trainer.strategy {value}. " if group == "strategy" else ""
+        remedy = f"{of_lightning or did_you_mean(value, known, cutoff=0.3)}See configs/{group}."
         raise ConfigError(
             group or f"defaults of {path}", value, f"one of {some_of(known, value, most=20)}", remedy
         ) from error
