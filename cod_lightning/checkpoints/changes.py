@@ -15,7 +15,7 @@ _FREE = (
     "data.baseline",
     "data.deadlines.", "data.max_failed_fraction", "data.suites", "trainer.accelerator", "trainer.barebones", "trainer.benchmark",
     "trainer.callbacks", "trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices",
-    "trainer.enable_", "trainer.fast_dev_run", "trainer.limit_test_batches", "trainer.log",
+    "trainer.enable_", "trainer.limit_test_batches", "trainer.log",
     "trainer.max_", "trainer.min_", "trainer.model_registry", "trainer.num_nodes", "trainer.num_sanity_val_steps",
     "trainer.plugins", "trainer.profiler",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
@@ -23,7 +24,6 @@ _OURS: dict[str, tuple[tuple[object, ...], str]] = {
     "gradient_clip_algorithm": ((None,), "Set model.gradient_clip_val."),
     "accumulate_grad_batches": ((1,), "Set model.token_budget for memory, data.packs_per_rollout for batch size."),
     "overfit_batches": ((0,), "trainer.limit_train_batches shortens an epoch; data.source says what is played again."),
-    "fast_dev_run": ((False,), "Try --config smoke, or trainer.max_steps=1."),
     "limit_test_batches": ((None, 1.0), "Set num_packs and controls in data.suites."),
 }
 """Keys of the Trainer that do what the module or the data does itself: the values that are left, and the remedy."""
@@ -31,12 +31,16 @@ _LENGTHS = {"fit": ("max_epochs", "max_steps", "limit_train_batches"), "validate
 
 
 def check_trainer(trainer: Any, action: str | None) -> None:
-    """Refuse keys of `trainer` for what the module does itself, float16, zeros that Lightning divides by, lengths of 0, and nodes
-    that nothing starts."""
+    """Refuse keys of `trainer` for what the module does itself, runs that keep nothing, float16, zeros that Lightning divides by,
+    lengths of 0, and nodes that nothing starts."""
     for key, (left, remedy) in _OURS.items():
         if trainer[key] not in left:
             expected = f"{left[0]}, since the module or the data does this itself"
             raise ConfigError(f"trainer.{key}", trainer[key], expected, remedy)
+    if trainer.fast_dev_run:
+        expected = "False, since with it Lightning keeps no metrics and no checkpoint"
+        remedy = "Try --config smoke, or trainer.max_steps=1."
+        raise ConfigError("trainer.fast_dev_run", trainer.fast_dev_run, expected, remedy)
     if str(value := trainer.precision) in ("16", "16-mixed", "16-true"):
         expected = "one without float16, whose gradients need a scale that the module's clipping does not know"
         raise ConfigError("trainer.precision", value, expected, "Choose bf16-mixed, or leave it out.")
@@ -48,6 +52,11 @@ def check_trainer(trainer: Any, action: str | None) -> None:
     if action and trainer.num_nodes > 1 and not _placed():  # this process would wait for the others without a word
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
+    tasks = os.environ.get("SLURM_NTASKS", "1")
+    of_slurm = not TorchElasticEnvironment.detect() and SLURMEnvironment.detect()
+    if of_slurm and tasks not in ("0", "1") and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which Lightning counts ranks"
+        raise ConfigError("SLURM_NTASKS", tasks, expected, "Do srun with --ntasks-per-node, or unset SLURM_NTASKS.")
 
 
 def settle_strategy(trainer: Any) -> None:
