@@ -106,6 +106,7 @@ SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
+SMOKE --model.policy PretrainedPolicy --model.policy.path runs/shown/policy ## runs/shown/policy | none of this name
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.system_prompt Hello ## data.system_prompt | Hello | --warm_start null
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy

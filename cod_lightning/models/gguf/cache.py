@@ -58,7 +58,9 @@ def gguf_file(path: str, key: str) -> Path | None:
         if not place.is_file():
             raise ConfigError(key, path, "a GGUF file, and there is none of this name", "Check the spelling.")
         return place
-    if (place.is_absolute() or path.startswith((".", "~"))) and not place.exists():
+    # a hub name has one slash at most
+    is_place = place.is_absolute() or path.startswith((".", "~")) or len(place.parts) > 2
+    if is_place and not place.exists():
         raise ConfigError(key, path, "a folder of a model, and there is none of this name", "Check the spelling.")
     if (place / "config.json").is_file():
         return None
