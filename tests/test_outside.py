@@ -379,7 +379,7 @@ def refused(folder, *arguments):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (None, ("does not serve the model judge", "Check the settings at data.rewards.judge")),
+        (None, ("does not answer", "Check the settings at data.rewards.judge")),
         (said("good"), ("RewardFailure, for example", "judge raised EndpointFailure", "data.max_failed_fraction")),
     ],
     ids=["down", "nonsense"],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
-from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
+from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREACHABLE, UNREADABLE, EndpointFailure, without
 from cod_lightning.clients.http import Bounds, Connections, ask, pause_s
 from cod_lightning.errors import ConfigError, EngineRefused, ForgedRole
 from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens
@@ -266,11 +266,11 @@ class ChatClient:
             max_refusals=self.max_refusals,
             max_concurrent=self.max_concurrent,
         ):
+            does, at = f"does not serve the model {self.model}", f"{self.where} and the key in {self.api_key_variable}"
+            if failure.kind in (TIMEOUT, UNREACHABLE):
+                does, at = "does not answer", self.where
             times = f", {num_in_a_row} times in a row" if num_in_a_row > 1 else ""
-            raise EngineRefused(
-                f"{self.check()} does not serve the model {self.model}{times}: {failure}. "
-                f"Check the settings at {self.where} and the key in {self.api_key_variable}."
-            ) from None
+            raise EngineRefused(f"{self.check()} {does}{times}: {failure}. Check the settings at {at}.") from None
 
     def _see_ceiling(self) -> None:
         limit, spent = self.max_total_tokens, self.usage.num_tokens

@@ -171,7 +171,15 @@ def test_the_run_ends_after_three_denials_in_a_row_and_a_refused_prompt_never_en
         one = client(server.url)
         found = [ask(one) for _ in statuses]
     assert [isinstance(answer, EngineRefused) for answer in found] == [False] * (len(statuses) - 1) + [ends]
-    assert not ends or f"3 times in a row: HTTP {statuses[-1]}: no" in str(found[-1])
+    assert not ends or f"does not serve the model m, 3 times in a row: HTTP {statuses[-1]}: no" in str(found[-1])
+
+
+def test_an_endpoint_that_refuses_connections_is_said_not_to_answer():
+    with ChatServer(lambda content: said("up")) as server:
+        url = server.url
+    message = raised(EngineRefused, client(url, max_refusals=1))
+    assert message.startswith(f"{url} does not answer: unreachable: ConnectError")
+    assert message.endswith("Check the settings at data.engine.")
 
 
 def test_control_tokens_in_messages_are_broken_up_before_they_are_sent():
