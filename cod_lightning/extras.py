@@ -1,4 +1,4 @@
-"""Checks, before anything is built, that a package or a program is there which only some policies or environments need."""
+"""Checks, before anything is built, that a package or a program is there which some policies, environments or launchers need."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ _OLDEST = {
     "peft": "0.18",
     "bitsandbytes": "0.50",
     "gguf": "0.19",
+    "hydra-joblib-launcher": "1.2",
+    "hydra-submitit-launcher": "1.2",
     "reasoning-gym": "0.1.25",
     "textarena": "0.7.4",
     "textworld": "1.7.0",

@@ -54,6 +54,7 @@ check --env nowhere.World ## nowhere.World
 check --env half.py ## half.py | my_file.MyWorld
 check --env dataset --env.path no_prompt.jsonl ## 'prompt', the column of data.env.prompt; the file has ask, answer
 worlds --env levers
+report ## required: runs
 report nowhere
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
@@ -76,7 +77,7 @@ fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
-doctor ## RUN_DIR | missing | runs/quickstart
+doctor ## required: run
 fit ## --config | missing | quickstart
 fit smoke
 fit --config smokke ## smokke | Did you mean smoke?

@@ -11,7 +11,7 @@ from cod_lightning.diagnosis.cause import Finding
 from cod_lightning.diagnosis.causes import CAUSES, causes_of, late_notes
 from cod_lightning.diagnosis.evidence import Evidence, read_evidence
 from cod_lightning.diagnosis.notes import of_notes
-from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.errors import CodLightningError
 from cod_lightning.reports.curves import read_metrics
 from cod_lightning.reports.run import read_settings
 
@@ -23,10 +23,8 @@ def run(argv: Sequence[str]) -> int:
         "with its last checkpoint. The causes: docs/guides/doctor.md."
     )
     parser = parser_of("doctor", about, {"trust": TRUST})
-    parser.add_argument("run", nargs="?", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
+    parser.add_argument("run", type=Path, metavar="RUN_DIR", help="Folder of a run, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
-    if options.run is None:
-        raise ConfigError("doctor RUN_DIR", "missing", "the folder of a run", "Name one, as in runs/quickstart.")
     evidence, findings, notes = examined(options.run, trust=options.trust)
     num, page = len(evidence.groups), (options.run / "report.html").resolve().as_uri()
     print(

@@ -15,10 +15,8 @@ def run(argv: Sequence[str]) -> int:
     )
     text = "File to write; null: RUN_DIR/report.html, of several runs compared.html of the first one."
     parser = parser_of("report", about, {"out": (Path | None, None, text)})
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
-    if not options.runs:
-        raise ConfigError("report RUN_DIR", "missing", "the folder of a run", "Name one, as in runs/quickstart.")
 
     from cod_lightning.reports import page
     from cod_lightning.reports.report import read_runs, report_data

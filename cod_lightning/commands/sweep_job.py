@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cod_lightning.commands import LEARNT_NOTHING
 from cod_lightning.errors import ConfigError, in_a_line
+from cod_lightning.extras import require
 from cod_lightning.files import without_link
 from cod_lightning.reports.sweeps.record import read_record, write_record
 
@@ -33,6 +34,8 @@ _LAST = "report.html"
 
 def launch(folders: Sequence[Path], root: Path, launcher: str, more: Sequence[str]) -> None:
     """Run the jobs in these folders to their ends; `more` are further overrides of Hydra's own keys."""
+    if (kind := launcher.partition("_")[0]) in ("joblib", "submitit"):
+        require(f"hydra-{kind}-launcher", "--launcher", launcher)
     GlobalHydra.instance().clear()
     sweep = {"dir": str(root / ".hydra"), "subdir": "${hydra.job.num}"}
     own = {"sweep": sweep, "job": {"chdir": False}, "output_subdir": None}
@@ -47,8 +50,7 @@ def launch(folders: Sequence[Path], root: Path, launcher: str, more: Sequence[st
         task()
     except (HydraException, OmegaConfBaseException) as error:
         typed = " ".join([launcher, *more])
-        remedy = f"All but basic come with pip install -e '.[sweep]'. Hydra's error: {in_a_line(error)}"
-        raise ConfigError("--launcher", typed, "one that Hydra can start", remedy) from error
+        raise ConfigError("--launcher", typed, "one that Hydra can start", in_a_line(error)) from error
     finally:
         sys.argv = argv
 

@@ -1,10 +1,12 @@
 """From axes to jobs: what is planned, where it goes, and what is refused before anything runs."""
 
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+from cod_lightning import extras
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import as_text
 from cod_lightning.commands.sweep import plan
@@ -111,7 +113,7 @@ def test_a_job_s_config_is_one_that_fit_takes(tmp_path, jobs):
 @pytest.mark.parametrize(
     ("launcher", "keys", "said"),
     [
-        ("slurm", [], r"--launcher is slurm; .*pip install -e '\.\[sweep\]'.*submitit_slurm"),
+        ("slurm", [], r"--launcher is slurm; expected one that Hydra can start.*submitit_slurm"),
         (
             "joblib",
             ["hydra.launcher.partition=gpu"],
@@ -122,6 +124,17 @@ def test_a_job_s_config_is_one_that_fit_takes(tmp_path, jobs):
 def test_a_launcher_that_hydra_cannot_start_is_a_mistake_in_one_line(launcher, keys, said, tmp_path):
     with pytest.raises(ConfigError, match=said):
         launch([tmp_path], tmp_path, launcher, keys)
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_slurm"])
+def test_a_launcher_whose_package_is_missing_names_it(launcher, monkeypatch, tmp_path):
+    def missing(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(extras, "version", missing)
+    package = f"hydra-{launcher.partition('_')[0]}-launcher"
+    with pytest.raises(ConfigError, match=rf"--launcher is {launcher}; .*pip install '{package}>=1\.2'"):
+        launch([tmp_path], tmp_path, launcher, [])
 
 
 def test_a_sweep_that_is_interrupted_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
