@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    Count = Natural = Several = int
+    Count = Natural = Several = Seed = int
     Positive = NonNegative = NotPositive = Share = PositiveShare = InnerShare = float
 else:
     from jsonargparse.typing import register_type
@@ -28,6 +28,7 @@ else:
     Count = _within("Count", int, "at least 1", lambda v: v >= 1)
     Natural = _within("Natural", int, "at least 0", lambda v: v >= 0)
     Several = _within("Several", int, "at least 2", lambda v: v >= 2)
+    Seed = _within("Seed", int, "from 0 to 4294967295", lambda v: 0 <= v < 2**32)
     # with a comma, since jsonargparse cuts the value between two spaces, " 0 ", out of its message
     Positive = _within("Positive", float, "above 0, and finite", lambda v: 0 < v < math.inf)
     NonNegative = _within("NonNegative", float, "at least 0 and finite", lambda v: 0 <= v < math.inf)

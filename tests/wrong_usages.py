@@ -97,7 +97,8 @@ SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_dom
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:17
 SMOKE --config flat_trainer.yaml ## trainer | 3
-SMOKE --seed_everything -3
+SMOKE --seed_everything -3 ## seed_everything | -3 | from 0 to 4294967295
+SMOKE --seed_everything 4294967296
 SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True | keeps no metrics
 SMOKE --trainer.overfit_batches 1 ## trainer.overfit_batches | 1
 SMOKE --trainer.accelerator cuda

@@ -39,7 +39,7 @@ from cod_lightning.commands.trainer_settings import (
 )
 from cod_lightning.errors import ConfigError, did_you_mean, in_a_line
 from cod_lightning.files import check_folder, held, locked
-from cod_lightning.ranges import Count
+from cod_lightning.ranges import Count, Seed
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 from cod_lightning.trusted import check_harmless
 
@@ -129,25 +129,26 @@ class CodCLI(LightningCLI):
         """Have the Trainer do it."""
         getattr(self.trainer, action)(self.model, datamodule=self.datamodule, ckpt_path=self.config.get("ckpt_path"))
 
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """The seed, of which Lightning's own has no range."""
+        text = "Seed of weights, packs and noise; true draws one."
+        parser.add_argument("--seed_everything", type=bool | Seed, default=self.seed_everything_default, help=text)
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`; the parser goes by the name that the person typed."""
         parser.prog = f"{program()} {self.command}"
         text = f"A file, or a shipped config by its name. Names: {', '.join(config_names())}."
         parser._option_string_actions["--config"].help = text
-        parser._option_string_actions["--seed_everything"].help = "Seed of weights, packs and noise; true draws one."
         add_options(parser, self.options | self.own_options)
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Keep the config as it was asked for; look at the seed, and at a named checkpoint, before anything is built."""
+        """Keep the config as it was asked for; look at a named checkpoint before anything is built."""
         super().parse_arguments(parser, args)
         config: Any = self.config
         for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
-        seed = config.get("seed_everything")
-        if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:  # True draws one
-            raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
         asked = config.get("ckpt_path")
         self.checkpoints = []
         if isinstance(asked, list):
