@@ -105,14 +105,7 @@ def _run(args: list[str]) -> int:
 def _answered(args: list[str]) -> int:
     try:
         command, rest = args[0], args[1:]
-        if command not in COMMANDS:
-            meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
-            raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
-        from cod_lightning.files import RANKS
-
-        for name in RANKS:  # which libraries read as they are imported
-            if not (rank := os.environ.get(name, "0")).isdecimal():
-                raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
+        _check(command)
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
@@ -136,3 +129,15 @@ def _answered(args: list[str]) -> int:
         if stopped.message:
             print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
+
+
+def _check(command: str) -> None:
+    """Raise `ConfigError` for a command that there is not, and for ranks that are no numbers."""
+    if command not in COMMANDS:
+        meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
+        raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
+    from cod_lightning.files import RANKS
+
+    for name in RANKS:  # which libraries read as they are imported
+        if not (rank := os.environ.get(name, "0")).isdecimal():
+            raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")

@@ -318,19 +318,29 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
         return own
     root = Path("runs") / name
     if anew:
-        numbered = (Path("runs") / f"{name}-{i}" for i in count(2))
-        free = next(one for one in chain([root], numbered) if not (_holds_a_run(one) or held(one)))
-        if free != root:
-            rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
-        return free
+        return _free(root)
     if asked in (NEWEST, AUTO):
-        others = (one for one in Path("runs").glob("*") if one.name.removeprefix(f"{name}-").isdecimal())
-        others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
-        found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]
-        if len(found) > 1:
-            expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
-            raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
+        _check_only(root, asked)
     return root
+
+
+def _free(root: Path) -> Path:
+    """The folder, or where it is taken the next of its name that is not."""
+    numbered = (root.with_name(f"{root.name}-{i}") for i in count(2))
+    free = next(one for one in chain([root], numbered) if not (_holds_a_run(one) or held(one)))
+    if free != root:
+        rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
+    return free
+
+
+def _check_only(root: Path, asked: str) -> None:
+    """Raise `ConfigError` where the folder is not the only one of its name with checkpoints."""
+    others = (one for one in root.parent.glob("*") if one.name.removeprefix(f"{root.name}-").isdecimal())
+    others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
+    found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]
+    if len(found) > 1:
+        expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
+        raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
 
 
 def _check_links(folder: Path) -> None:

@@ -3,7 +3,8 @@
 import re
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -91,17 +92,9 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
     What the file says itself stands above its defaults, and a choice in a group from which these have made none above both. A class
     takes nothing from one of another name below it.
     """
-    from hydra.errors import HydraException, MissingConfigException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    for choice in choices:
-        key, _, value = choice.partition("=")
-        if value.startswith("["):
-            expected = "one choice, since the last of several takes the place of the others"
-            remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
-            raise ConfigError(key, f"{value:.200}", expected, remedy)
-    try:
+    with _composable(path, choices):
         own: Any = OmegaConf.to_container(OmegaConf.load(path))
         primary = {key: own.pop(key) for key in ("defaults", "hydra") if key in own}
         plain, hydra = _compose(path, primary, [])
@@ -113,6 +106,23 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
         if added:
             plain = overlaid(plain, _compose(path, {}, [f"+{one.removeprefix('+')}" for one in added])[0])
         whole: Any = OmegaConf.to_container(OmegaConf.create(plain), resolve=True)
+    return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
+
+
+@contextmanager
+def _composable(path: Path, choices: Sequence[str]) -> Iterator[None]:
+    """Raise `ConfigError` for several choices in one group, which Hydra would list, and for what Hydra refuses."""
+    from hydra.errors import HydraException, MissingConfigException
+    from omegaconf.errors import OmegaConfBaseException
+
+    for choice in choices:
+        key, _, value = choice.partition("=")
+        if value.startswith("["):
+            expected = "one choice, since the last of several takes the place of the others"
+            remedy = f"Choose one; sweep ... {key}={value[1:-1]:.200} trains each."
+            raise ConfigError(key, f"{value:.200}", expected, remedy)
+    try:
+        yield
     except MissingConfigException as error:
         group, _, value = (error.missing_cfg_file or "").rpartition("/")
         known = error.options or config_names()
@@ -124,7 +134,6 @@ def composed(path: Path, choices: Sequence[str]) -> tuple[dict[str, Any], dict[s
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
         expected = f"a config that Hydra can compose ({in_a_line(error)})"
         raise ConfigError("--config", path, expected, "Correct it, or what is chosen beside it.") from error
-    return whole, {key: str(values) for key, values in (hydra.sweeper.params or {}).items()}
 
 
 def _compose(path: Path, primary: dict[str, Any], overrides: Sequence[str]) -> tuple[Any, Any]:

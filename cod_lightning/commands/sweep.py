@@ -61,6 +61,25 @@ class Job:
 
 def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
+    options, assigned = _asked(argv)
+    if options.table:
+        return _table(options.table, options.results, options.reference, argv)
+    jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], options.out)
+    if options.print_jobs:
+        for job in jobs:
+            print(f"{'finished' if job.finished else 'to run':<9} {job.record.label}  ->  {job.folder}")
+        print(f"{len(jobs)} jobs, {sum(job.finished for job in jobs)} finished")
+        return 0
+    with locked(options.out, "--out", "sweep"):
+        of_launcher = [one for one in assigned if one.startswith(_LAUNCHER)]
+        failed = _run(jobs, options.out, options.launcher, of_launcher)
+    if any(job.finished for job in jobs):
+        _table([options.out], options.results, options.reference, argv)
+    return failed
+
+
+def _asked(argv: Sequence[str]) -> tuple[Any, list[str]]:
+    """The options, with a folder of the jobs and a stem of the results, and what is typed as KEY=VALUE."""
     typed = list(keys_of(argv))
     if len(names := [value for key, value in typed if key == "--config"]) > 1:
         raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
@@ -73,25 +92,12 @@ def run(argv: Sequence[str]) -> int:
     if options.config is None and not options.table:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
-    config: str = options.config or ""
-    root = (options.out or Path("runs") / "sweeps" / Path(config).stem).resolve()
-    stem: Path = options.results or (options.table or [root])[0] / "sweep_results"
-    if not stem.name:
-        raise ConfigError("--results", stem, "what the names of two files begin with", "Try --results mine.")
-    check_folder(stem.absolute().parent, "--results")  # before the jobs, which may take a night
-    if options.table:
-        return _table(options.table, stem, options.reference, argv)
-    jobs = plan(config, [one for one in assigned if not one.startswith(_LAUNCHER)], root)
-    if options.print_jobs:
-        for job in jobs:
-            print(f"{'finished' if job.finished else 'to run':<9} {job.record.label}  ->  {job.folder}")
-        print(f"{len(jobs)} jobs, {sum(job.finished for job in jobs)} finished")
-        return 0
-    with locked(root, "--out", "sweep"):
-        failed = _run(jobs, root, options.launcher, [one for one in assigned if one.startswith(_LAUNCHER)])
-    if any(job.finished for job in jobs):
-        _table([root], stem, options.reference, argv)
-    return failed
+    options.out = (options.out or Path("runs") / "sweeps" / Path(options.config or "").stem).resolve()
+    options.results = options.results or (options.table or [options.out])[0] / "sweep_results"
+    if not options.results.name:
+        raise ConfigError("--results", options.results, "what the names of two files begin with", "Try --results mine.")
+    check_folder(options.results.absolute().parent, "--results")  # before the jobs, which may take a night
+    return options, assigned
 
 
 def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:

@@ -9,7 +9,8 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import torch
-from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
