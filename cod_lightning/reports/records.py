@@ -78,7 +78,7 @@ class Shelf:
         record["turns"] = [self._turn(turn, policy) for turn in episode.turns]
         if episode.kind is EpisodeKind.UPDATE:
             changes = entry_changes(episode.context_before, episode.context_after)
-            record["changes"] = [[one.kind, [[kind, self._text(text)] for kind, text in one.pieces]] for one in changes]
+            record["changes"] = [[kind, self._text(entry)] for kind, entry in changes]
         return record
 
     def _turn(self, turn: Turn, policy: Iterable[float]) -> Record:

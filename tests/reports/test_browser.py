@@ -213,17 +213,18 @@ def test_entries_have_a_row_each_that_shows_when_they_came_were_shown_and_went_a
     assert page.locator(".carried thead .chosen").inner_text() == "1"
 
 
-def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
+def test_a_changed_entry_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
     solve, update, later = GROUPS[0].lifecycles[0].episodes
-    was, now = "1=? 2=up it was so", "1=up 2=down now all new so"
+    was, now = "1=?\n2=up\nit was so", "1=up\n2=up\nit was so\nnew"
     changed = structs.replace(update, context_before=was, context_after=now)
     episodes = (structs.replace(solve, context_after=was), changed, later)
     life = structs.replace(GROUPS[0].lifecycles[0], episodes=episodes)
     page = opened(write_run(tmp_path / "run", [structs.replace(GROUPS[0], lifecycles=(life,))]))
     page.locator(".episode").nth(1).click()
     context = page.locator("#episode .context")
-    for kind, words in (("del", ["1=?", "2=up", "it was"]), ("ins", ["1=up", "2=down", "now all new"])):
-        assert [text.strip() for text in context.locator(kind).all_inner_texts()] == words
+    for kind, entries in (("del", ["1=?"]), ("ins", ["1=up", "new"]), ("span:not(.sign)", ["2=up", "it was so"])):
+        assert context.locator(kind).all_inner_texts() == entries
+    assert "Entries: 2 kept, 1 removed, 2 added." in page.locator("#episode").inner_text()
 
 
 def test_of_an_endpoint_of_which_no_log_prob_is_known_none_is_shown(opened: Opened, tmp_path: Path) -> None:

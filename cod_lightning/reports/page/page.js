@@ -127,14 +127,13 @@ function responseView(response, turn, hasWords, colour) {
 let data; // what the page holds, once it is read
 const text = (number) => data.strings[number];
 const block = (title, ...children) => h("section", { class: "block" }, h("h4", {}, title), children);
-const SIGNS = { kept: " ", removed: "−", added: "+", replaced: "~" };
+const CHANGES = { kept: [" ", "span"], removed: ["−", "del"], added: ["+", "ins"] };
 
-// The entries of a context before and after an update; of a replaced one, its words.
+// The entries of a context before and after an update.
 function entriesView(changes) {
-  const piece = ([kind, number]) => (kind ? h(kind, {}, text(number)) : text(number));
-  const count = (kind) => changes.filter(([one]) => one === kind).length, kinds = Object.keys(SIGNS).filter(count);
+  const count = (kind) => changes.filter(([one]) => one === kind).length, kinds = Object.keys(CHANGES).filter(count);
   if (!changes.length) return p("context", h("em", {}, "(empty)"));
-  const entry = ([kind, pieces]) => h("li", { title: kind }, span("sign", SIGNS[kind]), span(kind, pieces.map(piece)));
+  const entry = ([kind, number]) => h("li", { title: kind }, span("sign", CHANGES[kind][0]), h(CHANGES[kind][1], {}, text(number)));
   return [h("ul", { class: "context entries" }, changes.map(entry)),
     p("faint", kinds.join() === "kept" ? "unchanged" : `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
 }
