@@ -9,11 +9,10 @@ from cod_lightning.commands.parser import TRUST, parser_of, program
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.diagnosis.cause import Finding
 from cod_lightning.diagnosis.causes import CAUSES, causes_of, late_notes
-from cod_lightning.diagnosis.evidence import Evidence, read_evidence
+from cod_lightning.diagnosis.evidence import Evidence, read_evidence, read_settings
 from cod_lightning.diagnosis.notes import of_notes
 from cod_lightning.errors import CodLightningError
 from cod_lightning.reports.curves import read_metrics
-from cod_lightning.reports.run import read_settings
 
 
 def run(argv: Sequence[str]) -> int:

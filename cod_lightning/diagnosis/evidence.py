@@ -8,13 +8,16 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import urlencode
 
+import yaml
+
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.markdown import visible
 from cod_lightning.reports.curves import LATE, Metrics, early, ends, late, num_updates, read_metrics
 from cod_lightning.reports.lines import LifecycleFile
-from cod_lightning.reports.run import no_run, read_settings
+from cod_lightning.reports.run import no_run
 from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
+from cod_lightning.trusted import read_config
 from cod_lightning.types import Episode, EpisodeKind
 
 _STILL_RISING = 0.02
@@ -147,6 +150,16 @@ def read_evidence(folder: Path) -> Evidence:
         groups=groups,
         suites={name: suite.record for name, suite in read_evaluation(folder).suites.items()},
     )
+
+
+def read_settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What config.yaml holds, nested as it is, and a note where it cannot be read."""
+    if not (path := folder / "config.yaml").is_file():
+        return {}, ["There is no config.yaml, so settings are missing."]
+    try:
+        return dict(read_config(path)), []
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        return {}, [f"config.yaml cannot be read ({type(error).__name__})."]
 
 
 def _ends(path: Path) -> Iterator[PlayedGroup]:

@@ -35,7 +35,7 @@ def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
 
 
 def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what the page draws at once, the lifecycles to browse); `config` has the settings in which the runs differ."""
+    """(what the page draws at once, the lifecycles to browse)."""
     share = most_read / max(1, sum(file.path.stat().st_size for run in runs for file in run.files))
     shelf, files, about = Shelf(), list[Record](), list[Record]()
     for index, run in enumerate(runs):
@@ -58,14 +58,11 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
             notes.append(f"{shown:,} of {every:,} {said}.")
         files += own
         about.append({"name": run.name, "folder": str(run.folder.resolve()), "notes": notes})
-    keys = dict.fromkeys(key for run in runs for key in run.config)
-    settings = [[key, [run.config.get(key, "") for run in runs]] for key in keys]
     return {
         "version": __version__,
         "runs": about,
         "suites": {name: _suite(runs, name) for name in dict.fromkeys(name for run in runs for name in run.suites)},
         "panels": [_panel(runs, title) for title in dict.fromkeys(title for run in runs for title in run.panels)],
-        "config": [row for row in settings if len(set(row[1])) > 1],
         "files": files,
     }, shelf.as_data()
 

@@ -1,18 +1,13 @@
 """A run's folder, read for a report: whatever is there, and a note for whatever is not."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation
 from cod_lightning.rollout import policy_logprobs
-from cod_lightning.trusted import read_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +19,6 @@ class RunFolder:
     suites: dict[str, PlayedSuite]
     panels: Panels
     files: tuple[LifecycleFile, ...]
-    config: dict[str, str]
-    """`config.yaml`, flat: `model.lr` -> `0.002`."""
     notes: list[str]
 
 
@@ -45,7 +38,6 @@ def read_run(folder: Path, name: str) -> RunFolder:
         raise no_run("report", folder, f"the folder of a run, with {parts}")
     evaluation = read_evaluation(folder)
     panels, more = read_curves(folder)
-    config, damage = read_settings(folder)
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
     return RunFolder(
         name=name,
@@ -53,19 +45,8 @@ def read_run(folder: Path, name: str) -> RunFolder:
         suites=evaluation.all_suites,
         panels=checkpoint_curves(evaluation.checkpoints) | panels,
         files=tuple(map(LifecycleFile, lives)),
-        config=dict(_flat(config, "")),
-        notes=[*damage, *evaluation.notes, *_stale(folder), *more, *none],
+        notes=[*evaluation.notes, *_stale(folder), *more, *none],
     )
-
-
-def read_settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """What config.yaml holds, nested as it is, and a note where it cannot be read."""
-    if not (path := folder / "config.yaml").is_file():
-        return {}, ["There is no config.yaml, so settings are missing."]
-    try:
-        return dict(read_config(path)), []
-    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
-        return {}, [f"config.yaml cannot be read ({type(error).__name__})."]
 
 
 def _stale(folder: Path) -> list[str]:
@@ -80,11 +61,3 @@ def _place(path: Path) -> tuple[bool, bool, str]:
     """What the trained policy did on held-out packs first, controls after the training itself."""
     is_trained, is_test = path.stem.endswith("_trained"), path.stem.startswith("test_")
     return not is_trained, is_test, path.name
-
-
-def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    else:
-        yield prefix, "null" if value is None else str(value)

@@ -14,11 +14,9 @@ from cod_lightning.types import Episode, Group, Lifecycle
 from tests.records import group, turn
 
 
-def write_run(
-    folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1, logprobs: bool = True
-) -> Path:
+def write_run(folder: Path, groups: Sequence[Group], *, group_size: int = 2, logprobs: bool = True) -> Path:
     """A finished run: config, metrics, evaluation, training lifecycles and what updates made of them."""
-    write_config(folder, group_size=group_size, lr=lr)
+    write_config(folder, group_size=group_size)
     write_metrics(folder)
     write_evaluation(folder)
     transcript.write(folder / "lifecycles" / "train.jsonl", groups, step=4)
@@ -51,9 +49,9 @@ def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, s
     (folder / "lifecycles" / "train_logprobs.jsonl").write_text("".join(lines))
 
 
-def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1) -> None:
+def write_config(folder: Path, *, group_size: int = 2) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"lr": lr}, "data": {"group_size": group_size}}))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"model": {"lr": 0.1}, "data": {"group_size": group_size}}))
 
 
 def write_metrics(folder: Path, steps: Sequence[int] = range(6)) -> None:
