@@ -62,11 +62,9 @@ _TITLES = {
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
 
-
 Panels = dict[str, list[Line]]
 Metrics = Mapping[str, Mapping[int, float]]
 """Column of metrics.csv -> update -> value."""
-"""Title -> lines."""
 
 
 def read_metrics(folder: Path) -> tuple[dict[str, dict[int, float]], list[str]]:

@@ -22,13 +22,15 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
     folder = files("cod_lightning.reports").joinpath("page")
     style, script = (folder.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
     names = [visible(run["name"]) for run in overview["runs"]]
+    data = json.dumps({"runs": names, "files": overview["files"], **lifecycles}, allow_nan=False, separators=(",", ":"))
     return rendered(
         "page.html.j2",
         **overview,
         policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         script=Markup(script),
-        data=packed({"runs": names, "files": overview["files"], **lifecycles}),
+        # a seventh of its size, and no character that ends the element
+        data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
     )
 
 
@@ -37,12 +39,6 @@ def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> i
     page = render(overview, lifecycles).encode("utf-8", "replace")
     write_whole(path, page)
     return len(page)
-
-
-def packed(data: object) -> str:
-    """JSON, compressed, in base64: a seventh of its size, and no character that ends the element."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -62,18 +58,8 @@ def rendered(template: str, **values: Any) -> str:
         "cell": with_interval,
         "figure": figure,
         "packs_of": packs_of,
-        "shown": shown,
     }
     return environment.get_template(template).render(values)
-
-
-def shown(value: float | None, form: str = ".2f") -> str:
-    """A number with a real minus sign, a dash where it is missing.
-
-    >>> shown(-0.5), shown(0.25, "+.2f"), shown(None)
-    ('−0.50', '+0.25', '–')
-    """
-    return "–" if value is None else f"{value:{form}}".replace("-", "−")
 
 
 def _digest(text: str) -> str:

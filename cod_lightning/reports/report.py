@@ -23,15 +23,13 @@ MOST_READ = 48_000_000
 _WORDED = 0.95
 """Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
 _DASHES = {"trained": "", "context": "2 4", "warm_start": "7 4", "reference": "10 3 2 3", "other": "1 3"}
-_OTHERS = (0, 1, 3, 4, 5, 7)
-"""Colours of rows that are neither the trained policy's, which alone is green, nor with a hidden context."""
 _PANEL_DASHES = ("", "7 3", "2 3", "9 3 2 3")
 _SHARES = re.compile("Success|Contexts that parsed")
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
     """The runs in these folders."""
-    return [read_run(folder, name) for folder, name in zip(folders, run_names(list(folders)), strict=True)]
+    return [read_run(folder, name) for folder, name in zip(folders, run_names(folders), strict=True)]
 
 
 def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -94,45 +92,39 @@ def _suite(runs: Sequence[RunFolder], name: str) -> dict[str, Any]:
     """Its chart, and of each run that has the suite its index, its name and the suite."""
     tables = [(index, run.name, run.suites[name]) for index, run in enumerate(runs) if name in run.suites]
     lines, several = list[Line](), len(runs) > 1
-    rows = [(index, run, row) for index, run, suite in tables for row in suite.rows]
-    # tables have all; of the warm start its best temperature is drawn alone, of several runs the trained policies and their hidden
-    # contexts
-    drawn = [one for one in rows if one[2].kind != "warm_start" or one[2].best]
-    for place, (index, run, row) in enumerate(drawn):
-        is_trained, is_blanked = row.kind == "trained", row.key == "blanked_context"
-        if several and not (is_trained or is_blanked):
-            continue
-        own = "var(--good)" if is_trained else "var(--grey)" if is_blanked else run_colour(_OTHERS[(place - 1) % 6])
-        lines.append(
-            Line(
-                label=f"{run}: {row.label}" if several else row.label,
-                x=list(range(len(row.positions))),
-                y=[one["success"] for one in row.positions],
-                ci95=[one["success_ci95"] for one in row.positions],
-                n=[one["n"] for one in row.positions],
-                colour=run_colour(index) if several else own,
-                dash=_DASHES[row.kind],
-                weight="strong" if is_trained else "pale" if several else "",
+    for index, run, suite in tables:
+        key_rows = [row for row in suite.rows if row.kind == "trained" or row.key == "blanked_context"]
+        of_one = [row for row in suite.rows if row.kind != "warm_start" or row.best]
+        for row in key_rows if several else of_one:  # tables have all
+            lines.append(
+                Line(
+                    label=f"{run}: {row.label}" if several else row.label,
+                    x=list(range(len(row.positions))),
+                    y=[one["success"] for one in row.positions],
+                    ci95=[one["success_ci95"] for one in row.positions],
+                    colour=run_colour(index if several else len(lines)),
+                    dash=_DASHES[row.kind],
+                    strong=row.kind == "trained",
+                )
             )
-        )
     title = "Success by position in the pack, with 95 % intervals"
-    return {"chart": chart(title, lines, "position", bounds=(0.0, 1.0), large=True), "tables": tables}
+    return {"chart": chart(title, lines, bounds=(0.0, 1.0), large=True), "tables": tables}
 
 
 def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
     """A chart of training curves; of several runs a colour is a run, else a line."""
-    several = len(runs) > 1
     of_title = [(index, run, line) for index, run in enumerate(runs) for line in run.panels.get(title, [])]
     labels = list(dict.fromkeys(line.label for *_, line in of_title))
     lines: list[Line] = []
     for index, run, line in of_title:
         place = labels.index(line.label)
-        if several:
+        if len(runs) > 1:
             label = ": ".join(filter(None, [run.name, line.label]))
             lines.append(replace(line, label=label, colour=run_colour(index), dash=_PANEL_DASHES[place % 4]))
         else:
             is_position = line.label.startswith("position")
-            own = position_colour(place, len(labels)) if is_position else run_colour(place)
-            lines.append(replace(line, colour=own))
+            lines.append(
+                replace(line, colour=position_colour(place, len(labels)) if is_position else run_colour(place))
+            )
     made = chart(title, lines, bounds=(0.0, 1.0) if _SHARES.match(title) else None)
     return made | {"is_zero": not any(y for line in lines for y in line.y)}

@@ -1,6 +1,7 @@
 """The suites of `evaluation.json` for readers; a damaged file is a note."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +49,7 @@ def read_evaluation(folder: Path) -> SuitesOfRun:
     """The suites in a run's folder."""
     path = folder / "evaluation.json"
     if not path.is_file():
-        return SuitesOfRun(
-            {}, {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
-        )
+        return SuitesOfRun({}, {}, ["There is no evaluation.json, so success by position is missing."])
     try:
         content = msgspec.json.decode(path.read_bytes(), type=Results)
         suites = _played(content["suites"])
@@ -61,28 +60,28 @@ def read_evaluation(folder: Path) -> SuitesOfRun:
 
 
 def _played(records: Mapping[str, SuiteRecord]) -> dict[str, PlayedSuite]:
-    return {name: _suite(record) for name, record in records.items()}
+    return {
+        name: PlayedSuite(record, _title(record), rows(record), [*sentences(record), CAVEAT])
+        for name, record in records.items()
+    }
 
 
-def _suite(record: SuiteRecord) -> PlayedSuite:
-    title = f"{packs_of(record)} of {record['pack_size']} from {record['env']}"
-    if tested := record.get("checkpoint"):
-        title += f", by {_tail(tested)}"
-    return PlayedSuite(record, title, rows(record), [*sentences(record), CAVEAT])
+def _title(record: SuiteRecord) -> str:
+    by = f", by {_tail(tested)}" if (tested := record.get("checkpoint")) else ""
+    return f"{packs_of(record)} of {record['pack_size']} from {record['env']}{by}"
 
 
-def run_names(folders: list[Path]) -> list[str]:
-    """The folders' own names; more of the path where two are alike.
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names; their paths from the folder that holds all where two are alike.
 
     >>> run_names([Path("/a/runs/smoke"), Path("/b/runs/smoke")]), run_names([Path("runs/smoke")])
     (['a/runs/smoke', 'b/runs/smoke'], ['smoke'])
     """
-    parts = [folder.resolve().parts for folder in folders]
-    for length in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{'/'.join(part[-1:])} ({index})" for index, part in enumerate(parts, start=1)]
+    paths = [folder.resolve() for folder in folders]
+    names = [path.name for path in paths]
+    return (
+        names if len(set(names)) == len(names) else [os.path.relpath(path, os.path.commonpath(paths)) for path in paths]
+    )
 
 
 def _tail(checkpoint: str) -> str:

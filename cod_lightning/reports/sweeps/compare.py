@@ -177,9 +177,6 @@ def summary(sweep: SweepRecord) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-# ---------------------------------------------------------------------- cells
-
-
 def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
     """The cells of these jobs, in the order in which they were asked for."""
     ordered = sorted(fits.items(), key=lambda item: item[1].order)
@@ -228,9 +225,6 @@ def _cost_of(metrics: Mapping[str, dict[int, float]]) -> dict[str, float]:
         # trainer.log_every_n_steps may leave updates out
         "train_s": sum(once.values()) + sum(train_s.values()) if len(train_s) == updates else math.nan,
     }
-
-
-# ---------------------------------------------------------------------- figures
 
 
 def _sweep(config: str, suite: str, cells: Sequence[_Cell], asked: str | None) -> SweepRecord:
@@ -322,9 +316,6 @@ def _figure(estimate: Estimate, within: tuple[float, float]) -> Figure:
     mean, ci95 = estimate.known, estimate.ci95
     rounded = None if ci95 is None else [round(min(max(end, within[0]), within[1]), 5) for end in ci95]
     return Figure(mean=None if mean is None else round(mean, 5), ci95=rounded, n=estimate.num)
-
-
-# ---------------------------------------------------------------------- notes
 
 
 def _corrected(over: Mapping[str, _Table | None]) -> Iterator[str]:
