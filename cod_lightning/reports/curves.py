@@ -16,20 +16,19 @@ _MOST_POINTS = 250
 _MOST_STEPS = 1e15
 LATE = 0.75
 """From this share of the updates on, a run is late."""
+_FAMILIES = ("train/pass_at", "time", "throughput", "faults")
+"""Columns that share a panel, beside those by position."""
 _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
-    "train/pass_at": "Tasks solved in training by one lifecycle, and by any of k siblings (pass@k)",
+    "train/pass_at": "Tasks solved in training by any of 1, 2, ..., K siblings (pass@k)",
     "val/success": "Success on validation packs",
     "val/success/new": "Success on validation tasks that their pack asks for the first time",
     "val/success/repeated": "Success on validation tasks that their pack repeats",
     "val/reward": "Reward on validation packs",
     "val/cod_gain": "Gain on validation packs",
     "val/context_parse_rate": "Contexts that parsed, validation",
-    "train/loss": "Loss",
-    "warm_start/loss": "Loss of the warm start",
     "train/entropy": "Entropy (nats per token)",
-    "train/clip_fraction": "Clip fraction",
     "train/logprob_gap": "Log-prob gap, engine against training",
     "train/max_logprob_gap": "Largest log-prob gap",
     "train/mismatch_kl": "Divergence of the engine from training (nats per token)",
@@ -37,25 +36,19 @@ _TITLES = {
     "train/staleness": "Staleness of rollouts (policy versions), largest",
     "train/staleness_mean": "Staleness of rollouts (policy versions), mean of tokens",
     "train/staleness_kl": "Divergence of the sampler from training (nats per token)",
-    "train/staleness_ess": "Effective sample size beside staleness (share of tokens)",
     "train/staleness_gap": "Log-prob gap, sampler against training",
     "train/max_staleness_gap": "Largest log-prob gap, sampler against training",
-    "train/gradient_norm": "Gradient norm",
-    "train/learning_rate": "Learning rate",
     "train/divergence": "Divergence from the reference (nats per token)",
     "train/zero_variance_packs": "Packs without a signal, all siblings alike (share)",
     "train/resampled_packs": "Packs played in place of others without a signal",
     "train/red_temperature": "Temperature at which RED tilts advantages, a low one more (0: left alone)",
     "throughput": "Tokens per second",
-    "tokens/sampled": "Tokens sampled",
-    "tokens/trained": "Tokens trained on",
     "time": "Seconds",
     "rollout/num_attempts": "Attempts beside the lifecycles",
     "rollout/attempt_tokens": "Tokens of attempts, sampled or new in prompts",
     "rollout/num_failed": "Lifecycles and attempts that failed",
     "faults": "Lifecycles that failed, by fault",
     "rollout/num_lost_groups": "Groups with fewer than two survivors",
-    "rollout/token_drift": "Token drift",
     "rollout/num_rewritten": "Turns before which the template rewrote history",
     "engine/self_test_gap": "Log-prob gap in the engine's self-test",
     "engine/policy_moved": "Change of a fixed prompt's log-probs by a rollout's updates (nats, mean)",
@@ -110,25 +103,19 @@ def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> P
 
     Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
     """
-    points: dict[str, dict[tuple[Path, int], dict[int, float]]] = {}
-    for at, suites in checkpoints.items():
-        if updates := re.search(r"update-(\d{1,15})\.ckpt$", at):
-            for name, suite in suites.items():
-                positions = suite.record["positions"]
-                for place in shown_positions(len(positions)):
-                    if (reward := positions[place]["reward"]) is not None:
-                        line = points.setdefault(name, {}).setdefault((Path(at).parent.parent, place), {})
-                        line[int(updates[1])] = reward
-    runs = list(dict.fromkeys(run for lines in points.values() for run, _ in lines))
+    numbered = {at: int(name[1]) for at in checkpoints if (name := re.search(r"update-(\d{1,15})\.ckpt$", at))}
+    runs = list(dict.fromkeys(Path(at).parent.parent for at in numbered))
     of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}
-    return {
-        f"{name}: reward over checkpoints": [
-            Line(label=f"position {place}{of[run]}", x=sorted(line), y=[line[at] for at in sorted(line)])
-            for (run, place), line in lines.items()
-        ]
-        for name, lines in points.items()
-        if any(len(line) > 1 for line in lines.values())
-    }
+    found: dict[str, dict[str, Line]] = {}
+    for at in sorted(numbered, key=numbered.__getitem__):
+        for name, suite in checkpoints[at].items():
+            lines, positions = found.setdefault(f"{name}: reward over checkpoints", {}), suite.record["positions"]
+            for place in shown_positions(len(positions)):
+                label = f"position {place}{of[Path(at).parent.parent]}"
+                line = lines.setdefault(label, Line(label=label, x=[], y=[]))
+                line.x.append(numbered[at])
+                line.y.append(positions[place]["reward"])
+    return {title: list(of.values()) for title, of in found.items() if any(len(line.x) > 1 for line in of.values())}
 
 
 def num_updates(metrics: Metrics) -> int:
@@ -169,16 +156,11 @@ def _placed(column: str) -> tuple[str, str]:
     """Panel and label of a column.
 
     >>> _placed("val/success/position_2"), _placed("train/pass_at/8"), _placed("time/rollout_s"), _placed("train/loss")
-    (('val/success', 'position 2'), ('train/pass_at', 'k = 8'), ('time', 'rollout'), ('train/loss', ''))
+    (('val/success', 'position 2'), ('train/pass_at', '8'), ('time', 'rollout'), ('train/loss', ''))
     """
-    if match := re.fullmatch(r"(.+)/position_(\d+)", column):
-        return match[1], f"position {match[2]}"
-    if match := re.fullmatch(r"(.+/pass_at)/(\d+)", column):
-        return match[1], f"k = {match[2]}"
-    if match := re.fullmatch(r"(time|throughput)/(.+?)(_tokens)?_s", column):
-        return match[1], match[2]
-    if column.startswith("faults/"):
-        return "faults", column.removeprefix("faults/")
+    panel, _, last = column.rpartition("/")
+    if panel in _FAMILIES or last.startswith("position_"):
+        return panel, last.removesuffix("_s").replace("_", " ")
     return column, ""
 
 

@@ -53,7 +53,7 @@ def test_position_ten_comes_after_nine_and_pass_at_1_and_at_k_are_lines_of_one_t
     (tmp_path / "metrics.csv").write_text("step,train/pass_at/8,train/pass_at/1\n0,0.9,0.4\n")
     ((title, lines),) = read_curves(tmp_path)[0].items()
     assert title.startswith("Tasks solved in training")
-    assert [(line.label, line.y) for line in lines] == [("k = 1", [0.4]), ("k = 8", [0.9])]
+    assert [(line.label, line.y) for line in lines] == [("1", [0.4]), ("8", [0.9])]
 
 
 def test_of_a_long_pack_the_first_positions_have_lines_and_then_doublings(tmp_path):

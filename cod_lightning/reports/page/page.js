@@ -26,13 +26,8 @@ function choice(group, value, isChosen, choose, attributes, ...children) {
   return h("label", attributes, h("input", { type: "radio", name: group, value, checked: isChosen, onchange }), children);
 }
 
-// A number for people: a real minus sign, tiny ones as powers of ten.
-function shown(value, digits = 2, sign = false) {
-  if (value === null || value === undefined) return "–";
-  const size = Math.abs(value), isTiny = size !== 0 && size < 0.5 * 10 ** -digits;
-  const text = isTiny ? size.toExponential(1).replace("-", "−") : size.toFixed(size >= 100 ? 0 : digits);
-  return (value < 0 ? "−" : sign && value > 0 ? "+" : "") + text;
-}
+const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const shown = (value) => (value === null ? "–" : NUMBER.format(value));
 
 const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
@@ -51,7 +46,7 @@ for (const picture of document.querySelectorAll(".chart svg[data-x]")) {
     const x = stops.reduce((a, b) => (Math.abs(b - under) < Math.abs(a - under) ? b : a));
     const there = lines.filter(({ values }) => values.has(x));
     readout.replaceChildren(h("b", {}, x),
-      ...there.map(({ label, color, values }) => h("span", { style: { color } }, `${label} ${shown(values.get(x), 3)}`)));
+      ...there.map(({ label, color, values }) => h("span", { style: { color } }, `${label} ${shown(values.get(x))}`)));
   });
 }
 
@@ -83,7 +78,7 @@ const COLOURINGS = {
   logprob: {
     label: "log-prob",
     colour: (turn, at) => mixed("--doubt", turn.logprobs[at] / LOWEST_LOGPROB),
-    note: () => `Log-probs under the sampler. Deep orange: in doubt, ${shown(LOWEST_LOGPROB, 0)} nats and below; none: sure.`,
+    note: () => `Log-probs under the sampler. Deep orange: in doubt, ${LOWEST_LOGPROB} nats and below; none: sure.`,
   },
   advantage: {
     label: "advantage",
@@ -93,21 +88,15 @@ const COLOURINGS = {
   gap: {
     label: "log-prob gap",
     colour: (turn, at) => mixed(turn.gaps[at] < 0 ? "--c1" : "--c0", turn.gaps[at] / WIDEST_GAP),
-    note: ({ turns, updates }) => {
-      const sizes = turns.flatMap((turn) => turn.gaps.map(Math.abs)), mean = sizes.reduce((sum, one) => sum + one, 0) / sizes.length;
-      return `Blue: likelier, orange: less likely, deepest at ±${WIDEST_GAP}. Policy minus sampler, in nats; mean size ${shown(mean, 4)}, ` +
-        `largest ${shown(Math.max(...sizes), 4)}. ` +
-        (updates ? `The policy had moved by ${counted(updates, "update")} since it sampled: that drift is in the gap, too.`
-          : "No update lies between the two, so this is how far engine and training forward disagree.");
-    },
+    note: ({ updates }) => `Blue: likelier, orange: less likely, deepest at ±${WIDEST_GAP}. Policy minus sampler, in nats. ` +
+      (updates ? `The policy had moved by ${counted(updates, "update")} since it sampled: that drift is in the gap, too.`
+        : "No update lies between the two, so this is how far engine and training forward disagree."),
   },
 };
 
-function tokenTitle(turn, at) {
-  const logprob = turn.logprobs[at], gap = turn.gaps[at];
-  const sampled = `token ${at}: log-prob ${shown(logprob)}, probability ${shown(Math.exp(logprob))}`;
-  if (gap === undefined) return sampled;
-  return `${sampled}; in the update gap ${gap ? `${shown(gap, 4, true)}, ratio ${shown(Math.exp(gap), 3)}` : "below 0.0001"}`;
+function tokenTitle({ logprobs, gaps }, at) {
+  const sampled = `token ${at}: log-prob ${shown(logprobs[at])}, probability ${shown(Math.exp(logprobs[at]))}`;
+  return at in gaps ? `${sampled}; in the update gap ${shown(gaps[at])}, ratio ${shown(Math.exp(gaps[at]))}` : sampled;
 }
 
 // The response with its words coloured where they are its tokens; else the response, and a stroke for each token.
@@ -117,7 +106,7 @@ function responseView(response, turn, hasWords, colour) {
   if (!number) return p("said response", response);
   if (!hasWords || words.filter((word) => word.trim()).length !== number - isStopped)
     return [p("said response", response), p("strokes", turn.logprobs.map((_, at) => token(at))),
-      p("faint", `${counted(number, "token")}, mean log-prob ${shown(turn.logprobs.reduce((sum, one) => sum + one, 0) / number)}; a stroke for each`)];
+      p("faint", `${counted(number, "token")}, a stroke for each`)];
   let at = 0;
   return p("said response", words.map((word) => (word.trim() ? token(at++, word) : word)), isStopped ? [" ", token(at, "■")] : null);
 }
@@ -201,15 +190,15 @@ function tab(one, at, isChosen, strongest, choose) {
   const [sign, words] = OUTCOMES[outcomeOf(one)];
   const attributes = { class: `episode pick ${outcomeOf(one)} ${one.kind}`, title: `${nameOf(one)}: ${words}, ${one.status}` };
   return choice("episode", at, isChosen, choose, attributes, span("what", sign, " ", nameOf(one)), span("faint", `reward ${shown(one.reward)}`),
-    one.advantage !== null && h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage, 2, true)}`),
+    one.advantage !== null && h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage)}`),
     one.status !== "completed" && span("status", one.status));
 }
 
 function facts(one) {
-  const parts = Object.entries(one.parts).map(([name, value]) => `${name} ${shown(value, 2, true)}`).join(", ");
+  const parts = Object.entries(one.parts).map(([name, value]) => `${name} ${shown(value)}`).join(", ");
   const version = one.turns.length ? one.turns[0].policy_version : -1, tokens = one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0);
   const pairs = { outcome: said(one), status: one.status, reward: shown(one.reward) + (parts && ` (${parts})`),
-    advantage: shown(one.advantage, 3, true), turns: one.turns.length, tokens: tokens || "–", "policy version": version < 0 ? "–" : version };
+    advantage: shown(one.advantage), turns: one.turns.length, tokens: tokens || "–", "policy version": version < 0 ? "–" : version };
   return h("dl", { class: "facts" }, Object.entries(pairs).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
