@@ -5,13 +5,13 @@ Fields that `rollout/transcript.py` has too keep its names.
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from cod_lightning.markdown import visible
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
-from cod_lightning.reports.gaps import LogprobFile
+from cod_lightning.reports.lines import LogprobFile
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind, Turn
@@ -62,20 +62,17 @@ class Shelf:
         return self._numbers.setdefault(visible(text), len(self._numbers))
 
     def _episode(self, episode: Episode, trained: PolicyLogprobs | None) -> Record:
-        plain, texts = (
-            ("kind", "position", "status", "success"),
-            ("context_before", "context_after", "feedback", "error"),
-        )
-        record: Record = {name: getattr(episode, name) for name in plain}
+        texts = ("context_before", "context_after", "feedback", "error")
+        policy = iter(trained.logprobs if trained else ())
+        record: Record = {name: getattr(episode, name) for name in ("kind", "position", "status", "success")}
         record |= {name: self._text(getattr(episode, name)) for name in texts}
-        record["reward"] = number(episode.reward)
-        record["parts"] = {visible(name): number(value) for name, value in episode.parts.items()}
-        record |= {"advantage": None, "updates": None}
-        policy: Iterator[float] = iter(())
-        if trained is not None and trained.logprobs:
-            record |= {"advantage": number(trained.advantage), "updates": trained.updates}
-            policy = iter(trained.logprobs)
-        record["turns"] = [self._turn(turn, policy) for turn in episode.turns]
+        record |= {
+            "reward": number(episode.reward),
+            "parts": {visible(name): number(value) for name, value in episode.parts.items()},
+            "advantage": number(trained.advantage) if trained else None,
+            "updates": trained.updates if trained else None,
+            "turns": [self._turn(turn, policy) for turn in episode.turns],
+        }
         if episode.kind is EpisodeKind.UPDATE:
             changes = entry_changes(episode.context_before, episode.context_after)
             record["changes"] = [[kind, self._text(entry)] for kind, entry in changes]

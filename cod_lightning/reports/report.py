@@ -3,18 +3,18 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.markdown import visible
 from cod_lightning.reports.charts import Line, chart, position_colour, run_colour
-from cod_lightning.reports.gaps import LogprobFile
-from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
+from cod_lightning.reports.lines import LifecycleFile, LogprobFile, no_run
 from cod_lightning.reports.records import Record, Shelf
-from cod_lightning.reports.run import RunFolder, read_run
-from cod_lightning.reports.suites import run_names
+from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation, run_names
+from cod_lightning.rollout import policy_logprobs
 from cod_lightning.types import StopReason
 
 MOST_READ = 48_000_000
@@ -23,8 +23,40 @@ MOST_READ = 48_000_000
 _WORDED = 0.95
 """Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
 _DASHES = {"trained": "", "context": "2 4", "warm_start": "7 4", "reference": "10 3 2 3", "other": "1 3"}
-_PANEL_DASHES = ("", "7 3", "2 3", "9 3 2 3")
 _SHARES = re.compile("Success|Contexts that parsed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """One run; its lifecycles are read from `files` when they are wanted."""
+
+    name: str
+    folder: Path
+    suites: dict[str, PlayedSuite]
+    panels: Panels
+    files: tuple[LifecycleFile, ...]
+    notes: list[str]
+
+
+def read_run(folder: Path, name: str) -> RunFolder:
+    """The run in that folder. Raises `ConfigError` where there is none."""
+    found = filter(Path.is_file, (folder / "lifecycles").glob("*.jsonl"))  # a pipe or a device would be read for ever
+    lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
+    expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
+    if not lives and not any(path.is_file() for path in expected):
+        parts = "config.yaml, metrics.csv, evaluation.json or lifecycles/"
+        raise no_run("report", folder, f"the folder of a run, with {parts}")
+    evaluation = read_evaluation(folder)
+    panels, more = read_curves(folder)
+    none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
+    return RunFolder(
+        name=name,
+        folder=folder,
+        suites=evaluation.all_suites,
+        panels=checkpoint_curves(evaluation.checkpoints) | panels,
+        files=tuple(map(LifecycleFile, lives)),
+        notes=[*evaluation.notes, *_stale(folder), *more, *none],
+    )
 
 
 def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
@@ -120,7 +152,7 @@ def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
         place = labels.index(line.label)
         if len(runs) > 1:
             label = ": ".join(filter(None, [run.name, line.label]))
-            lines.append(replace(line, label=label, colour=run_colour(index), dash=_PANEL_DASHES[place % 4]))
+            lines.append(replace(line, label=label, colour=run_colour(index), dash=[*_DASHES.values()][place % 5]))
         else:
             is_position = line.label.startswith("position")
             lines.append(
@@ -128,3 +160,17 @@ def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
             )
     made = chart(title, lines, bounds=(0.0, 1.0) if _SHARES.match(title) else None)
     return made | {"is_zero": not any(y for line in lines for y in line.y)}
+
+
+def _stale(folder: Path) -> list[str]:
+    """A note where training went on after the evaluation, as in a run that was killed before its end."""
+    evaluation, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
+    if not (evaluation.exists() and newest.exists()) or evaluation.stat().st_mtime >= newest.stat().st_mtime:
+        return []
+    return [STALE.format("checkpoints/last.ckpt")]
+
+
+def _place(path: Path) -> tuple[bool, bool, str]:
+    """What the trained policy did on held-out packs first, controls after the training itself."""
+    is_trained, is_test = path.stem.endswith("_trained"), path.stem.startswith("test_")
+    return not is_trained, is_test, path.name

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from cod_lightning.reports.card import Facts, render, settings
 from cod_lightning.reports.curves import checkpoint_curves
-from cod_lightning.reports.run import read_run
+from cod_lightning.reports.report import read_run
 from cod_lightning.reports.suites import read_evaluation
 from tests.cases import each
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from cod_lightning.reports.gaps import LogprobFile
+from cod_lightning.reports.lines import LogprobFile
 from cod_lightning.reports.report import read_runs, report_data
 from cod_lightning.rollout import transcript
 from tests.records import group, turn

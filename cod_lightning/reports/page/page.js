@@ -203,9 +203,7 @@ function facts(one) {
 }
 
 function start(life, one, pack) {
-  const note = life.episodes.some((other) => other.kind === "write")
-    ? "The pack's own task here; a proposal before it may have put another in its place."
-    : "The task's full specification; the policy does not see all of it.";
+  const note = "The pack's own task in full; the policy does not see all of it, and a proposal may have put another in its place.";
   const context = p("context", text(one.context_before) || h("em", {}, "(empty)"));
   if (one.kind !== "solve") return block("Context it was written with", context);
   return div("columns", block("The task", p("faint", note), p("context", text(pack.tasks[one.position]))), block("Context it was solved with", context));
