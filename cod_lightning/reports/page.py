@@ -15,6 +15,7 @@ from markupsafe import Markup
 from cod_lightning.evaluation.view import figure, packs_of, with_interval
 from cod_lightning.files import write_whole
 from cod_lightning.markdown import escaped, fenced, visible
+from cod_lightning.reports.charts import run_colour
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
@@ -58,6 +59,7 @@ def rendered(template: str, **values: Any) -> str:
         "cell": with_interval,
         "figure": figure,
         "packs_of": packs_of,
+        "run_colour": run_colour,
     }
     return environment.get_template(template).render(values)
 

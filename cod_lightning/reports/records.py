@@ -48,14 +48,9 @@ class Shelf:
         self.lifecycles += lives
         self._packs.append({"id": visible(str(pack.id)), "split": pack.split.value, "tasks": tasks})
 
-    @property
-    def strings(self) -> list[str]:
-        """All texts, each at its number."""
-        return list(self._numbers)
-
     def as_data(self) -> Record:
         """For the page."""
-        return {"strings": self.strings, "packs": self._packs, "lifecycles": self.lifecycles}
+        return {"strings": list(self._numbers), "packs": self._packs, "lifecycles": self.lifecycles}
 
     def _text(self, text: str) -> int:
         """The text's number."""

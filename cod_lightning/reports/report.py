@@ -15,13 +15,10 @@ from cod_lightning.reports.lines import LifecycleFile, LogprobFile, no_run
 from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation, run_names
 from cod_lightning.rollout import policy_logprobs
-from cod_lightning.types import StopReason
 
 MOST_READ = 48_000_000
 """Bytes of lifecycles that are read of all runs together; of more, whole groups are left out evenly, with a note in the report."""
 
-_WORDED = 0.95
-"""Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
 _DASHES = {"trained": "", "context": "2 4", "warm_start": "7 4", "reference": "10 3 2 3", "other": "1 3"}
 _SHARES = re.compile("Success|Contexts that parsed")
 
@@ -80,7 +77,7 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
                     file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
             lives = shelf.lifecycles[before:]
             counts = {"lifecycles": len(lives) + file.num_unread, "shown": len(lives)}
-            own.append({"run": index, "label": visible(file.label)} | counts | token_views(lives, shelf.strings))
+            own.append({"run": index, "label": visible(file.label), "colourings": _colourings(lives)} | counts)
             notes += _left_out(file, logprobs)
         shown, every = (sum(file[key] for file in own) for key in ("shown", "lifecycles"))
         if shown < every:
@@ -97,18 +94,12 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
     }, shelf.as_data()
 
 
-def token_views(lives: Sequence[Record], strings: Sequence[str]) -> Record:
-    """Whether a file's words can be shown as its tokens, and what these can be coloured by: what some token has."""
+def _colourings(lives: Sequence[Record]) -> list[str]:
+    """What a file's tokens can be coloured by: what some token has."""
     episodes = [one for life in lives for one in life["episodes"]]
-    sampled = [turn for one in episodes for turn in one["turns"] if turn["logprobs"]]
-    worded = sum(
-        len(strings[int(turn["response"])].split()) == len(turn["logprobs"]) - (turn["stop"] is StopReason.STOP)
-        for turn in sampled
-    )
-    colourings = ["logprob"] if any(any(turn["logprobs"]) for turn in sampled) else []  # an endpoint's are all 0
-    if any(one["advantage"] is not None for one in episodes):
-        colourings += ["advantage", "gap"]
-    return {"words": bool(sampled) and worded >= _WORDED * len(sampled), "colourings": colourings}
+    logprobs = any(any(turn["logprobs"]) for one in episodes for turn in one["turns"])  # an endpoint's are all 0
+    trained = any(one["advantage"] is not None for one in episodes)
+    return ["logprob"] * logprobs + ["advantage", "gap"] * trained
 
 
 def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str]:

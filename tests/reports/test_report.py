@@ -36,7 +36,7 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
     ]  # fmt: skip
     assert suite.sentences[0].startswith("Success of the trained policy rises")
     assert overview["files"][0] == {
-        "run": 0, "label": "train", "lifecycles": 4, "words": False, "colourings": ["logprob", "advantage", "gap"], "shown": 4,
+        "run": 0, "label": "train", "lifecycles": 4, "colourings": ["logprob", "advantage", "gap"], "shown": 4,
     }  # fmt: skip
     assert len(lives["lifecycles"]) == 4
 
@@ -52,13 +52,6 @@ def test_a_lifecycle_is_told_in_short(tmp_path):
     assert (strings[turn["observation"]], strings[turn["response"]]) == ("a wall", "go left")
     assert (turn["stop"], turn["policy_version"], turn["logprobs"]) == ("stop", 3, [-0.1, -2.5])
     assert "action_ids" not in json.dumps(lives)
-
-
-def test_words_are_shown_as_tokens_where_nearly_all_turns_have_as_many_of_both(tmp_path):
-    worded = varied_groups(2, 2, words=5)
-    for name, groups, as_tokens in (("all", worded, True), ("some", [*worded, *GROUPS], False)):
-        overview, _ = report_data(read_runs([write_run(tmp_path / name, groups)]))
-        assert overview["files"][0]["words"] is as_tokens
 
 
 def test_missing_parts_are_noted_and_the_rest_is_there(tmp_path):

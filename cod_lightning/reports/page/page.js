@@ -99,12 +99,12 @@ function tokenTitle({ logprobs, gaps }, at) {
   return at in gaps ? `${sampled}; in the update gap ${shown(gaps[at])}, ratio ${shown(Math.exp(gaps[at]))}` : sampled;
 }
 
-// The response with its words coloured where they are its tokens; else the response, and a stroke for each token.
-function responseView(response, turn, hasWords, colour) {
+// The response with its words coloured where each is a token, as their numbers say; else the response, and a stroke for each token.
+function responseView(response, turn, colour) {
   const words = response.match(/\s+|\S+/g) || [], isStopped = turn.stop === "stop", number = turn.logprobs.length;
   const token = (at, ...text) => h("span", { class: "token", title: tokenTitle(turn, at), style: colour ? { background: colour(turn, at) } : {} }, text);
   if (!number) return p("said response", response);
-  if (!hasWords || words.filter((word) => word.trim()).length !== number - isStopped)
+  if (words.filter((word) => word.trim()).length !== number - isStopped)
     return [p("said response", response), p("strokes", turn.logprobs.map((_, at) => token(at))),
       p("faint", `${counted(number, "token")}, a stroke for each`)];
   let at = 0;
@@ -215,7 +215,7 @@ function turns(one, file, strongest, redraw) {
   const isKnown = chosen && (chosen === "logprob" || one.advantage !== null);
   const radio = (value) => choice("colouring", value, value === chosen, () => { colouring = value; redraw(); }, {}, COLOURINGS[value].label);
   const turn = (of) => h("li", {}, p("faint", one.kind === "solve" ? "world" : "asked"), p("said", text(of.observation)), p("faint", "policy"),
-    responseView(text(of.response), chosen ? of : { ...of, logprobs: [] }, file.words, isKnown && ((...token) => colour(...token, one, strongest))),
+    responseView(text(of.response), chosen ? of : { ...of, logprobs: [] }, isKnown && ((...token) => colour(...token, one, strongest))),
     of.stop === "stop" ? null : p("faint", CUT[of.stop]));
   return block("Turns", offered.length > 1 && h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)),
     p("faint scale", !chosen ? "No log-probs: played greedily, by a script, or by a model elsewhere."
