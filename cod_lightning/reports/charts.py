@@ -31,12 +31,6 @@ def run_colour(index: int) -> str:
     return f"var(--c{index % 8})"
 
 
-def position_colour(place: int, count: int) -> str:
-    """From violet over blue and green to amber, in as many steps as there are positions."""
-    hue = 270 - round(235 * place / (count - 1)) if count > 1 else 35
-    return f"light-dark(hsl({hue} 62% 42%), hsl({hue} 62% 66%))"
-
-
 def chart(
     title: str, lines: Sequence[Line], *, bounds: tuple[float, float] | None = None, large: bool = False
 ) -> dict[str, Any]:
@@ -45,7 +39,11 @@ def chart(
     if not drawn:
         return {"title": title, "large": large, "lines": []}
     ends = [end for line in drawn for ci95 in line.ci95 for end in ci95 or ()]
-    values = [max(-_MOST, min(_MOST, y)) for line in drawn for y in line.y if y is not None] + [*ends, *(bounds or ())]
+    values = [
+        max(-_MOST, min(_MOST, y))
+        for y in (*ends, *(bounds or ()), *(y for line in drawn for y in line.y))
+        if y is not None
+    ]
     first, last = min(min(line.x) for line in drawn), max(max(line.x) for line in drawn)
     x0, x1 = (first - 1, last + 1) if first == last else (first, last)
     wide, high, margin = (540, 310, 18) if large else (330, 200, 0)
@@ -67,12 +65,10 @@ def chart(
         shift = (index - (len(drawn) - 1) / 2) * aside
         known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
         places = [(px(x) + shift, None if y is None else py(y)) for x, y in zip(line.x, line.y, strict=True)]
-        marks = [
-            {"x": x, "y": y, "ends": [py(end) for end in ci95 or ()]}
-            for (x, y), ci95 in zip(places, line.ci95, strict=False)
-            if y is not None
+        whiskers = [
+            f"M{x:g} {py(ci95[0])}V{py(ci95[1])}" for (x, _), ci95 in zip(places, line.ci95, strict=False) if ci95
         ]
-        shown = {"line": line, "path": _path(places), "marks": marks, "points": json.dumps(known)}
+        shown = {"line": line, "path": _path(places), "whiskers": "".join(whiskers), "points": json.dumps(known)}
         made.append(shown | {"last": f"{known[-1][1]:.4g}"})
     return {
         "title": title,
@@ -99,10 +95,10 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[str, floa
 
 
 def _path(places: Sequence[tuple[float, float | None]]) -> str:
-    """Of an SVG; a missing point is a gap."""
+    """Of an SVG; a missing point is a gap, and a point between two gaps a dot."""
     pieces, pen = list[str](), "M"
     for x, y in places:
         if y is not None:
-            pieces.append(f"{pen}{x:g} {y:g}")
+            pieces.append(f"{pen}{x:g} {y:g}h0")
         pen = "M" if y is None else "L"
     return "".join(pieces)

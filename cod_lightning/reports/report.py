@@ -9,7 +9,7 @@ from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.markdown import visible
-from cod_lightning.reports.charts import Line, chart, position_colour, run_colour
+from cod_lightning.reports.charts import Line, chart, run_colour
 from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
 from cod_lightning.reports.lines import LifecycleFile, LogprobFile, no_run
 from cod_lightning.reports.records import Record, Shelf
@@ -66,24 +66,19 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
     share = most_read / max(1, sum(file.path.stat().st_size for run in runs for file in run.files))
     shelf, files, about = Shelf(), list[Record](), list[Record]()
     for index, run in enumerate(runs):
-        notes, own = list(run.notes), list[Record]()
+        notes = list(run.notes)
         for file in run.files:
             logprobs, before = LogprobFile.beside(file.path), len(shelf.lifecycles)
             for group in file.groups(math.ceil(share * file.path.stat().st_size)):
                 try:
-                    shelf.add(len(files) + len(own), group, logprobs)
+                    shelf.add(len(files), group, logprobs)
                 except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
                     # It is well-formed, with texts for numbers and the like.
                     file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
             lives = shelf.lifecycles[before:]
             counts = {"lifecycles": len(lives) + file.num_unread, "shown": len(lives)}
-            own.append({"run": index, "label": visible(file.label), "colourings": _colourings(lives)} | counts)
+            files.append({"run": index, "label": visible(file.label), "colourings": _colourings(lives)} | counts)
             notes += _left_out(file, logprobs)
-        shown, every = (sum(file[key] for file in own) for key in ("shown", "lifecycles"))
-        if shown < every:
-            said = "lifecycles are in this report, whole groups taken evenly, to keep its size small"
-            notes.append(f"{shown:,} of {every:,} {said}.")
-        files += own
         about.append({"name": run.name, "folder": str(run.folder.resolve()), "notes": notes})
     return {
         "version": __version__,
@@ -107,6 +102,9 @@ def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str
     for one in (file, logprobs) if logprobs else (file,):
         for reason, count in one.left_out.items():
             yield f"lifecycles/{one.path.name}: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
+    if file.num_unread:
+        said = "lines were passed over, to keep this report small; whole groups are taken evenly"
+        yield f"lifecycles/{file.path.name}: {file.num_unread:,} {said}."
     if logprobs and not logprobs.path.exists():
         yield f"No advantages and log-prob gaps: there is no lifecycles/{logprobs.path.name}."
 
@@ -137,18 +135,14 @@ def _suite(runs: Sequence[RunFolder], name: str) -> dict[str, Any]:
 def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
     """A chart of training curves; of several runs a colour is a run, else a line."""
     of_title = [(index, run, line) for index, run in enumerate(runs) for line in run.panels.get(title, [])]
-    labels = list(dict.fromkeys(line.label for *_, line in of_title))
+    labels, dashes = list(dict.fromkeys(line.label for *_, line in of_title)), [*_DASHES.values()]
     lines: list[Line] = []
     for index, run, line in of_title:
-        place = labels.index(line.label)
+        place, label = labels.index(line.label), line.label
+        colour, dash = place, place // 8
         if len(runs) > 1:
-            label = ": ".join(filter(None, [run.name, line.label]))
-            lines.append(replace(line, label=label, colour=run_colour(index), dash=[*_DASHES.values()][place % 5]))
-        else:
-            is_position = line.label.startswith("position")
-            lines.append(
-                replace(line, colour=position_colour(place, len(labels)) if is_position else run_colour(place))
-            )
+            label, colour, dash = ": ".join(filter(None, [run.name, label])), index, place
+        lines.append(replace(line, label=label, colour=run_colour(colour), dash=dashes[dash % 5]))
     made = chart(title, lines, bounds=(0.0, 1.0) if _SHARES.match(title) else None)
     return made | {"is_zero": not any(y for line in lines for y in line.y)}
 

@@ -147,9 +147,8 @@ def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_even
     ]
     assert whole["runs"][0]["notes"] == []
     assert [(file["shown"], file["lifecycles"]) for file in overview["files"]] == [(20, 80)] * 2
-    assert overview["runs"][0]["notes"] == [
-        "40 of 160 lifecycles are in this report, whole groups taken evenly, to keep its size small."
-    ]
+    said = "60 lines were passed over, to keep this report small; whole groups are taken evenly."
+    assert overview["runs"][0]["notes"] == [f"lifecycles/{name}.jsonl: {said}" for name in ("train", "validation")]
 
 
 def quarter_of_a_gigabyte(folder):
