@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cod_lightning.commands.parser import parser_of
 from cod_lightning.errors import ConfigError, in_a_line
+from cod_lightning.files import write_whole
 
 
 def run(argv: Sequence[str]) -> int:
@@ -18,7 +19,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
 
-    from cod_lightning.reports import page
+    from cod_lightning.reports.page import render
     from cod_lightning.reports.report import read_runs, report_data
 
     folders = list({run.resolve(): run for run in options.runs}.values())  # each once
@@ -28,11 +29,12 @@ def run(argv: Sequence[str]) -> int:
     for one in overview["runs"]:
         for note in one["notes"]:
             print(in_a_line(f"note: {one['name']}: {note}"))
+    written = render(overview, lifecycles).encode("utf-8", "replace")
     try:
-        size = page.write(out, overview, lifecycles)
+        write_whole(out, written)
     except OSError as error:
         raise ConfigError(
             "--out", out, f"a file that can be written ({error})", "Choose another with --out."
         ) from error
-    print(f"{out} ({size / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
+    print(f"{out} ({len(written) / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
     return 0

@@ -209,11 +209,11 @@ def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Seque
     """Compare the finished cells; print the comparison and write it."""
     from rich.table import Column, Table
 
-    from cod_lightning.reports.sweeps.compare import compare, page, summary, write_results
+    from cod_lightning.reports.sweeps.compare import compare, page, summary
     from cod_lightning.terminal import Screen
 
     sweeps = compare([root.resolve() for root in roots], reference)
-    write_results(stem.with_name(f"{stem.name}.json"), sweeps)
+    write_whole(stem.with_name(f"{stem.name}.json"), json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
     write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))
     screen = Screen()

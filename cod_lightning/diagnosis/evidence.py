@@ -167,5 +167,8 @@ def _ends(path: Path) -> Iterator[PlayedGroup]:
     if size <= _HEAD + _TAIL:
         yield from lines.groups()
         return
-    yield from lines.between(0, _HEAD)
-    yield from lines.between(size - _TAIL, size)
+    with path.open("rb") as file:
+        yield from lines.joined(file.readlines(_HEAD))
+        file.seek(size - _TAIL)
+        file.readline()
+        yield from lines.joined(file)

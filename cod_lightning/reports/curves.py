@@ -85,8 +85,11 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
         shown = [*every[: -1 : -(-len(every) // _MOST_POINTS)], every[-1]]  # nothing is smoothed
         line = Line(label=label, x=[step for step, _ in shown], y=[number(value) or 0.0 for _, value in shown])
         found.setdefault(panel, []).append(line)
+    for panel, lines in found.items():
+        if lines[0].label.startswith("position "):  # hundreds would hide each other
+            found[panel] = [lines[place] for place in shown_positions(len(lines))]
     order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
-    return {_TITLES.get(name, name): _some(found[name]) for name in order}, notes
+    return {_TITLES.get(name, name): found[name] for name in order}, notes
 
 
 def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> Panels:
@@ -135,12 +138,6 @@ def ends(metrics: Metrics) -> dict[str, tuple[float, float]]:
         if (first := early(metrics, name)) is not None and (last := late(metrics, name)) is not None:
             found[label] = first, last
     return found
-
-
-def _some(lines: list[Line]) -> list[Line]:
-    """All lines of a panel; of the positions of a long pack those that tables show, since hundreds hide each other."""
-    by_position = lines[0].label.startswith("position ")
-    return [lines[place] for place in shown_positions(len(lines))] if by_position else lines
 
 
 def _placed(column: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 
 from cod_lightning.errors import ConfigError, DataError
@@ -37,11 +37,6 @@ class LifecycleFile:
     num_unread: int = 0
     """Lines that were passed over, since the file is large."""
 
-    @property
-    def label(self) -> str:
-        """What was played, as in `train`, `validation` or `test_SUITE_CONDITION`."""
-        return self.path.name.removesuffix(".jsonl")
-
     def groups(self, most_bytes: int | None = None) -> Iterator[PlayedGroup]:
         """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes.
 
@@ -50,16 +45,11 @@ class LifecycleFile:
         size = self.path.stat().st_size
         share = 1.0 if most_bytes is None or size <= most_bytes else most_bytes / size
         with self.path.open("rb") as file:
-            yield from self._joined(self._spread(filter(bytes.strip, file), share))
+            yield from self.joined(self._spread(filter(bytes.strip, file), share))
 
-    def between(self, begin: int, end: int) -> Iterator[PlayedGroup]:
-        """Groups of the lines that begin between these bytes."""
-        with self.path.open("rb") as file:
-            if begin:
-                file.seek(begin)
-                file.readline()
-            lines = takewhile(lambda line: file.tell() - len(line) < end, iter(file.readline, b""))
-            yield from self._joined(filter(bytes.strip, lines))
+    def joined(self, lines: Iterable[bytes]) -> Iterator[PlayedGroup]:
+        """The groups of these lines of the file."""
+        return transcript.joined(one for one in map(self._read, filter(bytes.strip, lines)) if one is not None)
 
     def _spread(self, lines: Iterable[bytes], share: float) -> Iterator[bytes]:
         """That share of the lines, taken evenly; those of one step and pack that stand together stay together."""
@@ -69,9 +59,6 @@ class LifecycleFile:
                 yield from run
             else:
                 self.num_unread += sum(1 for _ in run)
-
-    def _joined(self, lines: Iterable[bytes]) -> Iterator[PlayedGroup]:
-        return transcript.joined(one for one in map(self._read, lines) if one is not None)
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         head = _HEAD.match(line)
@@ -104,8 +91,18 @@ class LogprobFile:
         if not re.fullmatch(r"train(\.rank\d+)?\.jsonl", lifecycles.name):
             return None
         made = cls(lifecycles.with_name(policy_logprobs.NAME + lifecycles.name.removeprefix("train")))
-        if made.path.is_file():
-            made._index()
+        if not made.path.is_file():
+            return made
+        with made.path.open("rb") as file:
+            place = 0
+            for line in file:
+                try:
+                    record = policy_logprobs.load(line)
+                    made._places[record.step, record.pack, record.sibling, record.episode] = place
+                except DataError as error:
+                    if line.strip():  # a run that goes on begins with a blank one
+                        made.left_out[str(error)] += 1
+                place += len(line)
         return made
 
     def of(self, played: PlayedGroup, sibling: int, index: int, episode: Episode) -> PolicyLogprobs | None:
@@ -121,15 +118,3 @@ class LogprobFile:
             self.left_out["about other tokens than the lifecycle's"] += 1
             return None
         return record
-
-    def _index(self) -> None:
-        with self.path.open("rb") as file:
-            place = 0
-            for line in file:
-                try:
-                    record = policy_logprobs.load(line)
-                    self._places[record.step, record.pack, record.sibling, record.episode] = place
-                except DataError as error:
-                    if line.strip():  # a run that goes on begins with a blank one
-                        self.left_out[str(error)] += 1
-                place += len(line)

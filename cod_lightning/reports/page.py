@@ -6,14 +6,12 @@ import gzip
 import hashlib
 import json
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cod_lightning.evaluation.view import figure, packs_of, with_interval
-from cod_lightning.files import write_whole
 from cod_lightning.markdown import escaped, fenced, visible
 from cod_lightning.reports.charts import run_colour
 
@@ -33,13 +31,6 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
         # a seventh of its size, and no character that ends the element
         data=base64.b64encode(gzip.compress(data.encode(), mtime=0)).decode(),
     )
-
-
-def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> int:
-    """Write the file and return its size in bytes."""
-    page = render(overview, lifecycles).encode("utf-8", "replace")
-    write_whole(path, page)
-    return len(page)
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -45,6 +45,9 @@ def read_run(folder: Path, name: str) -> RunFolder:
         raise no_run("report", folder, f"the folder of a run, with {parts}")
     evaluation = read_evaluation(folder)
     panels, more = read_curves(folder)
+    evaluated, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
+    is_stale = evaluated.exists() and newest.exists() and evaluated.stat().st_mtime < newest.stat().st_mtime
+    stale = [STALE.format("checkpoints/last.ckpt")] if is_stale else []
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
     return RunFolder(
         name=name,
@@ -52,7 +55,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
         suites=evaluation.all_suites,
         panels=checkpoint_curves(evaluation.checkpoints) | panels,
         files=tuple(map(LifecycleFile, lives)),
-        notes=[*evaluation.notes, *_stale(folder), *more, *none],
+        notes=[*evaluation.notes, *stale, *more, *none],
     )
 
 
@@ -75,9 +78,9 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
                 except (TypeError, ValueError, OverflowError, AttributeError, LookupError):
                     # It is well-formed, with texts for numbers and the like.
                     file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
-            lives = shelf.lifecycles[before:]
-            counts = {"lifecycles": len(lives) + file.num_unread, "shown": len(lives)}
-            files.append({"run": index, "label": visible(file.label), "colourings": _colourings(lives)} | counts)
+            shown = len(shelf.lifecycles) - before
+            counts = {"lifecycles": shown + file.num_unread, "shown": shown}
+            files.append({"run": index, "label": visible(file.path.stem)} | counts)
             notes += _left_out(file, logprobs)
         about.append({"name": run.name, "folder": str(run.folder.resolve()), "notes": notes})
     return {
@@ -87,14 +90,6 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
         "panels": [_panel(runs, title) for title in dict.fromkeys(title for run in runs for title in run.panels)],
         "files": files,
     }, shelf.as_data()
-
-
-def _colourings(lives: Sequence[Record]) -> list[str]:
-    """What a file's tokens can be coloured by: what some token has."""
-    episodes = [one for life in lives for one in life["episodes"]]
-    logprobs = any(any(turn["logprobs"]) for one in episodes for turn in one["turns"])  # an endpoint's are all 0
-    trained = any(one["advantage"] is not None for one in episodes)
-    return ["logprob"] * logprobs + ["advantage", "gap"] * trained
 
 
 def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str]:
@@ -145,14 +140,6 @@ def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
         lines.append(replace(line, label=label, colour=run_colour(colour), dash=dashes[dash % 5]))
     made = chart(title, lines, bounds=(0.0, 1.0) if _SHARES.match(title) else None)
     return made | {"is_zero": not any(y for line in lines for y in line.y)}
-
-
-def _stale(folder: Path) -> list[str]:
-    """A note where training went on after the evaluation, as in a run that was killed before its end."""
-    evaluation, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
-    if not (evaluation.exists() and newest.exists()) or evaluation.stat().st_mtime >= newest.stat().st_mtime:
-        return []
-    return [STALE.format("checkpoints/last.ckpt")]
 
 
 def _place(path: Path) -> tuple[bool, bool, str]:

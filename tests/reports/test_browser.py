@@ -269,9 +269,10 @@ def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened
     assert "likelier" in legend
     assert "The policy had moved by 2 updates since it sampled" in legend
     page.locator(".episode").nth(1).click()
+    assert page.locator("input[name=colouring]").count() == 0, "no update trained on it"
+    assert page.locator(".scale").inner_text().startswith("Log-probs under the sampler.")
+    page.locator(".episode").nth(0).click()
     assert page.locator("input[value=gap]").is_checked()
-    assert page.locator(".scale").inner_text().startswith("Not coloured")
-    assert page.locator(".turns .token[style]").count() == 0
 
 
 def test_the_values_under_the_pointer_are_read_out(opened: Opened, tmp_path: Path) -> None:

@@ -34,8 +34,7 @@ def test_a_gap_is_the_policys_log_prob_minus_the_samplers_and_the_blank_line_of_
 ):
     write_run(tmp_path, GROUPS)
     _side(tmp_path).write_text(_side(tmp_path).read_text() + "\n")
-    file, notes, episodes = _data(tmp_path)
-    assert file["colourings"] == ["logprob", "advantage", "gap"]
+    _, notes, episodes = _data(tmp_path)
     assert notes == []
     assert episodes[0]["turns"][0]["gaps"] == pytest.approx([0.1, 0])
     assert episodes[0]["updates"] == 1
@@ -51,19 +50,17 @@ def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tm
 def test_episodes_that_no_update_trained_on_have_neither_gap_nor_advantage(tmp_path):
     write_run(tmp_path, GROUPS[:1])
     write_logprobs(tmp_path, GROUPS[:1], skipped=(0, 1))
-    file, _, episodes = _data(tmp_path)
+    *_, episodes = _data(tmp_path)
     assert [one["updates"] is None for one in episodes[:3]] == [True, True, False]
     assert [bool(one["turns"][0]["gaps"]) for one in episodes[:3]] == [False, False, True]
     assert [one["advantage"] for one in episodes] == [None, None, 0.5, None, None, -0.5]
-    assert file["colourings"] == ["logprob", "advantage", "gap"]
 
 
 def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
     write_run(tmp_path, GROUPS)
     _side(tmp_path).unlink()
-    file, notes, episodes = _data(tmp_path)
+    _, notes, episodes = _data(tmp_path)
     assert notes == ["No advantages and log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
-    assert file["colourings"] == ["logprob"]
     assert all(one["updates"] is None for one in episodes)
 
 
@@ -104,5 +101,6 @@ def test_each_rank_has_a_file_of_its_own(tmp_path):
     assert beside is not None
     assert beside.path.name == "train_logprobs.rank1.jsonl"
     assert LogprobFile.beside(folder / "validation.jsonl") is None
-    file, *_ = _data(tmp_path)
-    assert (file["label"], file["colourings"]) == ("train.rank1", ["logprob", "advantage", "gap"])
+    file, _, episodes = _data(tmp_path)
+    assert all(one["updates"] == 1 for one in episodes if one["turns"])
+    assert file["label"] == "train.rank1"

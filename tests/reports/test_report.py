@@ -36,7 +36,7 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
     ]  # fmt: skip
     assert suite.sentences[0].startswith("Success of the trained policy rises")
     assert overview["files"][0] == {
-        "run": 0, "label": "train", "lifecycles": 4, "colourings": ["logprob", "advantage", "gap"], "shown": 4,
+        "run": 0, "label": "train", "lifecycles": 4, "shown": 4,
     }  # fmt: skip
     assert len(lives["lifecycles"]) == 4
 

@@ -124,7 +124,7 @@ function entriesView(changes) {
   if (!changes.length) return p("context", h("em", {}, "(empty)"));
   const entry = ([kind, number]) => h("li", { title: kind }, span("sign", CHANGES[kind][0]), h(CHANGES[kind][1], {}, text(number)));
   return [h("ul", { class: "context entries" }, changes.map(entry)),
-    p("faint", kinds.join() === "kept" ? "unchanged" : `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
+    p("faint", `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
 }
 
 // What the context carried: a row for each entry, a column for each episode.
@@ -179,7 +179,7 @@ function show(number, index) {
     div("timeline", life.episodes.map((other, at) => tab(other, at, at === index, strongest, () => show(number, at)))),
     one && h("div", { id: "episode" }, facts(one),
       one.changes ? block("What the update changed in the context", entriesView(one.changes)) : start(life, one, pack),
-      turns(one, file, strongest, () => show(number, index)),
+      turns(one, strongest, () => show(number, index)),
       one.feedback ? block(WHY_FEEDBACK[one.kind] || WHY_FEEDBACK[one.success], p("said", text(one.feedback))) : null,
       one.error ? block("Error", p("said error", text(one.error))) : null),
   ];
@@ -209,17 +209,17 @@ function start(life, one, pack) {
   return div("columns", block("The task", p("faint", note), p("context", text(pack.tasks[one.position]))), block("Context it was solved with", context));
 }
 
-function turns(one, file, strongest, redraw) {
+function turns(one, strongest, redraw) {
   if (!one.turns.length) return p("empty", "No turns: the episode did not begin.");
-  const offered = file.colourings, chosen = offered.includes(colouring) ? colouring : offered[0], { colour, note } = COLOURINGS[chosen] || {};
-  const isKnown = chosen && (chosen === "logprob" || one.advantage !== null);
+  const isSampled = one.turns.some((turn) => turn.logprobs.some(Boolean)); // an endpoint's log-probs are all 0
+  const offered = [...(isSampled ? ["logprob"] : []), ...(one.advantage === null ? [] : ["advantage", "gap"])];
+  const chosen = offered.includes(colouring) ? colouring : offered[0], { colour, note } = COLOURINGS[chosen] || {};
   const radio = (value) => choice("colouring", value, value === chosen, () => { colouring = value; redraw(); }, {}, COLOURINGS[value].label);
   const turn = (of) => h("li", {}, p("faint", one.kind === "solve" ? "world" : "asked"), p("said", text(of.observation)), p("faint", "policy"),
-    responseView(text(of.response), chosen ? of : { ...of, logprobs: [] }, isKnown && ((...token) => colour(...token, one, strongest))),
+    responseView(text(of.response), chosen ? of : { ...of, logprobs: [] }, chosen && ((...token) => colour(...token, one, strongest))),
     of.stop === "stop" ? null : p("faint", CUT[of.stop]));
   return block("Turns", offered.length > 1 && h("fieldset", { class: "colouring" }, h("legend", {}, "colour tokens by"), offered.map(radio)),
-    p("faint scale", !chosen ? "No log-probs: played greedily, by a script, or by a model elsewhere."
-      : isKnown ? note(one, strongest) : "Not coloured: no update trained on this episode, as on all of advantage 0."),
+    p("faint scale", chosen ? note(one, strongest) : "No log-probs: played greedily, by a script, or by a model elsewhere."),
     h("ol", { class: "turns" }, one.turns.map(turn)));
 }
 

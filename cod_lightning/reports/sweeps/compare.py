@@ -1,6 +1,5 @@
 """The runs of a sweep, compared: a record for each cell, paired by seed and pack with a reference cell and with the warm start."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Figure
 from cod_lightning.evaluation.view import figure
-from cod_lightning.files import write_whole
 from cod_lightning.reports.curves import ends, read_metrics
 from cod_lightning.reports.page import rendered
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
@@ -150,11 +148,6 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> list[SweepRe
     if not records:
         raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
     return records
-
-
-def write_results(path: Path, sweeps: Sequence[SweepRecord]) -> None:
-    """As JSON."""
-    write_whole(path, json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
 
 
 def page(sweeps: Sequence[SweepRecord], command: str) -> str:
