@@ -68,8 +68,7 @@ def chart(
         whiskers = [
             f"M{x:g} {py(ci95[0])}V{py(ci95[1])}" for (x, _), ci95 in zip(places, line.ci95, strict=False) if ci95
         ]
-        shown = {"line": line, "path": _path(places), "whiskers": "".join(whiskers), "points": json.dumps(known)}
-        made.append(shown | {"last": f"{known[-1][1]:.4g}"})
+        made.append({"line": line, "path": _path(places), "whiskers": "".join(whiskers), "points": json.dumps(known)})
     return {
         "title": title,
         "large": large,
@@ -90,7 +89,7 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[str, floa
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=whole)
-    values = locator.tick_values(*locator.nonsingular(low, high)).tolist()
+    values = map(float, locator.tick_values(*locator.nonsingular(low, high)))
     return [(f"{value:.12g}", value) for value in values]
 
 

@@ -27,8 +27,9 @@ class Shelf:
     """All that the page's browser of lifecycles shows, with every text once: contexts and observations repeat a lot."""
 
     def __init__(self) -> None:
-        self._numbers = {"": 0}
-        self._packs: list[Record] = []
+        self.numbers = {"": 0}
+        """Text -> its number."""
+        self.packs: list[Record] = []
         """One for each group."""
         self.lifecycles: list[Record] = []
 
@@ -36,7 +37,7 @@ class Shelf:
         """Put a group's lifecycles at the end."""
         pack, lives = played.group.pack, list[Record]()
         for life in played.group.lifecycles:
-            record: Record = {"file": file, "step": played.step, "sibling": life.sibling, "group": len(self._packs)}
+            record: Record = {"file": file, "step": played.step, "sibling": life.sibling, "group": len(self.packs)}
             record["episodes"] = [
                 self._episode(one, None if logprobs is None else logprobs.of(played, life.sibling, index, one))
                 for index, one in enumerate(life.own)
@@ -46,15 +47,11 @@ class Shelf:
             lives.append(record | {"more_entries": max(0, len(entries) - MOST_ENTRIES)})
         tasks = [self._text(_spec(task.spec)) for task in pack.tasks]
         self.lifecycles += lives
-        self._packs.append({"id": visible(str(pack.id)), "split": pack.split.value, "tasks": tasks})
-
-    def as_data(self) -> Record:
-        """For the page."""
-        return {"strings": list(self._numbers), "packs": self._packs, "lifecycles": self.lifecycles}
+        self.packs.append({"id": visible(str(pack.id)), "split": pack.split.value, "tasks": tasks})
 
     def _text(self, text: str) -> int:
         """The text's number."""
-        return self._numbers.setdefault(visible(text), len(self._numbers))
+        return self.numbers.setdefault(visible(text), len(self.numbers))
 
     def _episode(self, episode: Episode, trained: PolicyLogprobs | None) -> Record:
         texts = ("context_before", "context_after", "feedback", "error")

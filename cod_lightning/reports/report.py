@@ -89,7 +89,7 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
         "suites": {name: _suite(runs, name) for name in dict.fromkeys(name for run in runs for name in run.suites)},
         "panels": [_panel(runs, title) for title in dict.fromkeys(title for run in runs for title in run.panels)],
         "files": files,
-    }, shelf.as_data()
+    }, {"strings": list(shelf.numbers), "packs": shelf.packs, "lifecycles": shelf.lifecycles}
 
 
 def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str]:

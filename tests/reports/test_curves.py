@@ -105,7 +105,7 @@ def test_a_missing_point_is_a_gap_and_a_line_without_numbers_is_not_drawn():
     made = chart("t", [_line(0.0, None, 1.0, 0.5), _line(None, None)])
     (drawn,) = made["lines"]
     assert drawn["path"].count("M") == 2
-    assert drawn["last"] == "0.5"
+    assert json.loads(drawn["points"]) == [[0, 0.0], [2, 1.0], [3, 0.5]]
     assert chart("t", [_line(None)])["lines"] == []
 
 

@@ -31,23 +31,21 @@ const shown = (value) => (value === null ? "–" : NUMBER.format(value));
 
 const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
-// ---- charts
+// ---- charts: a legend has the last values, and while the pointer is on the chart those nearest to it
 
 for (const picture of document.querySelectorAll(".chart svg[data-x]")) {
-  const [left, right, first, last] = picture.dataset.x.split(" ").map(Number), readout = p("readout");
-  const lines = [...picture.querySelectorAll(".line")].reverse().map((line) =>
-    ({ label: line.dataset.label, color: line.getAttribute("color"), values: new Map(JSON.parse(line.dataset.points)) }));
-  const stops = lines.flatMap(({ values }) => [...values.keys()]);
-  picture.after(readout);
-  picture.addEventListener("pointerleave", () => readout.replaceChildren());
+  const [left, right, first, last] = picture.dataset.x.split(" ").map(Number);
+  const lines = [...picture.parentElement.querySelectorAll("b")].map((value) => [value, JSON.parse(value.dataset.points)]);
+  const read = (x) => lines.forEach(([value, points]) => {
+    const [step, y] = points.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
+    value.textContent = x < last ? `${shown(y)} at ${step}` : shown(y);
+  });
+  picture.addEventListener("pointerleave", () => read(last));
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect(), place = ((event.clientX - box.left) / box.width) * picture.viewBox.baseVal.width;
-    const under = first + ((place - left) / (right - left)) * (last - first);
-    const x = stops.reduce((a, b) => (Math.abs(b - under) < Math.abs(a - under) ? b : a));
-    const there = lines.filter(({ values }) => values.has(x));
-    readout.replaceChildren(h("b", {}, x),
-      ...there.map(({ label, color, values }) => h("span", { style: { color } }, `${label} ${shown(values.get(x))}`)));
+    read(first + ((place - left) / (right - left)) * (last - first));
   });
+  read(last);
 }
 
 // ---- words for episodes
@@ -120,11 +118,8 @@ const CHANGES = { kept: [" ", "span"], removed: ["−", "del"], added: ["+", "in
 
 // The entries of a context before and after an update.
 function entriesView(changes) {
-  const count = (kind) => changes.filter(([one]) => one === kind).length, kinds = Object.keys(CHANGES).filter(count);
-  if (!changes.length) return p("context", h("em", {}, "(empty)"));
   const entry = ([kind, number]) => h("li", { title: kind }, span("sign", CHANGES[kind][0]), h(CHANGES[kind][1], {}, text(number)));
-  return [h("ul", { class: "context entries" }, changes.map(entry)),
-    p("faint", `Entries: ${kinds.map((kind) => `${count(kind)} ${kind}`).join(", ")}.`)];
+  return changes.length ? h("ul", { class: "context entries" }, changes.map(entry)) : p("context", h("em", {}, "(empty)"));
 }
 
 // What the context carried: a row for each entry, a column for each episode.
@@ -197,9 +192,8 @@ function tab(one, at, isChosen, strongest, choose) {
 function facts(one) {
   const parts = Object.entries(one.parts).map(([name, value]) => `${name} ${shown(value)}`).join(", ");
   const version = one.turns.length ? one.turns[0].policy_version : -1, tokens = one.turns.reduce((sum, turn) => sum + turn.logprobs.length, 0);
-  const pairs = { outcome: said(one), status: one.status, reward: shown(one.reward) + (parts && ` (${parts})`),
-    advantage: shown(one.advantage), turns: one.turns.length, tokens: tokens || "–", "policy version": version < 0 ? "–" : version };
-  return h("dl", { class: "facts" }, Object.entries(pairs).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return p("facts", [said(one), one.status, `reward ${shown(one.reward)}${parts && ` (${parts})`}`, `advantage ${shown(one.advantage)}`,
+    counted(one.turns.length, "turn"), counted(tokens, "token"), `policy version ${version < 0 ? "–" : version}`].join(" · "));
 }
 
 function start(life, one, pack) {

@@ -92,9 +92,8 @@ class _Cell:
     """Seed -> what its training took."""
     in_training: dict[int, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """Seed -> pass@K and entropy of its training, first and last."""
-    again: dict[int, Path] = field(default_factory=dict)
-    """Seed that several folders have -> the one that counts."""
-    missing: list[JobRecord] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Jobs that are missing, or there twice."""
 
     @property
     def trained(self) -> BySeed:
@@ -181,7 +180,9 @@ def _cells(fits: Mapping[Path, JobRecord], suite: str) -> list[_Cell]:
         label = ", ".join(one for one in overrides if one not in common) or "as configured"
         cell = cells.setdefault(record.cell, _Cell(label=label, overrides=overrides))
         if not (record.finished and _read_into(cell, folder, record.seed, suite)):
-            cell.missing.append(record)
+            reason = f": {record.error}" if record.error else ""
+            what = "evaluated on this suite" if record.finished else "finished"
+            cell.notes.append(f"{label}, seed {record.seed}, is not {what}, and not in the figures{reason}")
     names = [cell.label for cell in cells.values()]
     if twice := next((name for name in names if names.count(name) > 1), None):
         folders = ", ".join(str(f) for f, record in ordered if cells[record.cell].label == twice)
@@ -197,7 +198,7 @@ def _read_into(cell: _Cell, folder: Path, seed: int, suite: str) -> bool:
     if played["trained"] is None:
         return False
     if seed in cell.trained:
-        cell.again[seed] = folder
+        cell.notes.append(f"{cell.label}, seed {seed}, is in several folders; the figures are those of {folder}")
     for name, outcomes in played.items():
         if outcomes is not None:
             cell.played.setdefault(name, {})[seed] = outcomes
@@ -325,12 +326,7 @@ def _corrected(over: Mapping[str, _Table | None]) -> Iterator[str]:
 
 def _notes(cells: Sequence[_Cell]) -> Iterator[str]:
     for cell in cells:
-        for record in cell.missing:
-            reason = f": {record.error}" if record.error else ""
-            what = "evaluated on this suite" if record.finished else "finished"
-            yield f"{cell.label}, seed {record.seed}, is not {what}, and not in the figures{reason}"
-        for seed, folder in cell.again.items():
-            yield f"{cell.label}, seed {seed}, is in several folders; the figures are those of {folder}"
+        yield from cell.notes
     spent = [cost["sampled_tokens"] for cell in cells for cost in cell.costs.values()]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (
