@@ -37,7 +37,7 @@ def chart(
     """For the template; a large chart is over positions and has marks and intervals side by side, another is over steps."""
     drawn = [line for line in lines if any(y is not None for y in line.y)]
     if not drawn:
-        return {"title": title, "large": large, "lines": []}
+        return {"lines": []}
     ends = [end for line in drawn for ci95 in line.ci95 for end in ci95 or ()]
     values = [
         max(-_MOST, min(_MOST, y))

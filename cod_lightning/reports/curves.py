@@ -105,10 +105,11 @@ def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> P
         for name, suite in checkpoints[at].items():
             lines, positions = found.setdefault(f"{name}: reward over checkpoints", {}), suite.record["positions"]
             for place in shown_positions(len(positions)):
-                label = f"position {place}{of[Path(at).parent.parent]}"
-                line = lines.setdefault(label, Line(label=label, x=[], y=[]))
-                line.x.append(numbered[at])
-                line.y.append(positions[place]["reward"])
+                if (reward := positions[place]["reward"]) is not None:
+                    label = f"position {place}{of[Path(at).parent.parent]}"
+                    line = lines.setdefault(label, Line(label=label, x=[], y=[]))
+                    line.x.append(numbered[at])
+                    line.y.append(reward)
     return {title: list(of.values()) for title, of in found.items() if any(len(line.x) > 1 for line in of.values())}
 
 

@@ -16,8 +16,6 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Episode, EpisodeKind, Turn
 
-_MOST = 650.0
-"""Nats; log-probs and gaps beyond it are shown as it."""
 MOST_ENTRIES = 200
 """Histories of entries of a lifecycle that the page shows."""
 Record = dict[str, Any]
@@ -73,14 +71,13 @@ class Shelf:
     def _turn(self, turn: Turn, policy: Iterable[float]) -> Record:
         """With log-probs only where a model sampled, and the policy's minus these; takes the policy's of its own tokens."""
         sampled = turn.behaviour_logprobs
-        gaps = [own - one for one, own in zip(sampled, policy, strict=False)]
         return {
             "observation": self._text(turn.observation),
             "response": self._text(turn.response),
             "stop": turn.stop,
             "policy_version": turn.policy_version,
-            "logprobs": _rounded(sampled if turn.policy_version >= 0 else (), 2),
-            "gaps": _rounded(gaps, 4),
+            "logprobs": [number(one, 3) for one in sampled if turn.policy_version >= 0],
+            "gaps": [number(own - one, 3) for one, own in zip(sampled, policy, strict=False)],
         }
 
     def _entry(self, found: EntryHistory, episodes: Sequence[Episode]) -> Record:
@@ -91,15 +88,11 @@ class Shelf:
         return asdict(found) | texts | {"changes": changes, "earned": number(mean), "num_tasks": count}
 
 
-def number(value: float | None) -> float | None:
-    """Five digits; None where it is missing or not finite, which JSON cannot hold."""
+def number(value: float | None, digits: int = 5) -> float | None:
+    """With so many digits; None where it is missing or not finite, which JSON cannot hold."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    return float(f"{value:.5g}")
-
-
-def _rounded(values: Iterable[float], digits: int) -> list[float]:
-    return [round(max(-_MOST, min(_MOST, one)), digits) if one == one else -_MOST for one in values]
+    return float(f"{value:.{digits}g}")
 
 
 def _spec(spec: object) -> str:

@@ -109,9 +109,9 @@ def _suite(runs: Sequence[RunFolder], name: str) -> dict[str, Any]:
     tables = [(index, run.name, run.suites[name]) for index, run in enumerate(runs) if name in run.suites]
     lines, several = list[Line](), len(runs) > 1
     for index, run, suite in tables:
-        key_rows = [row for row in suite.rows if row.kind == "trained" or row.key == "blanked_context"]
+        of_several = [row for row in suite.rows if row.key in ("trained", "blanked_context")]
         of_one = [row for row in suite.rows if row.kind != "warm_start" or row.best]
-        for row in key_rows if several else of_one:  # tables have all
+        for row in of_several if several else of_one:  # tables have all
             lines.append(
                 Line(
                     label=f"{run}: {row.label}" if several else row.label,

@@ -211,8 +211,9 @@ def test_runs_whose_folders_have_one_name_have_lines_of_their_own(tmp_path):
 def test_a_reward_that_is_missing_leaves_the_other_points(tmp_path):
     kept = [f"/runs/lake/checkpoints/update-{updates:08d}.ckpt" for updates in (1, 2, 3)]
     first, second = evaluated(tmp_path, *kept, lost=[(2, 0)])["far: reward over checkpoints"]
-    assert (first.x, second.x) == ([1, 2, 3], [1, 2, 3])
-    assert [[one is None for one in line.y] for line in (first, second)] == [[False, True, False], [False] * 3]
+    assert (first.x, second.x) == ([1, 3], [1, 2, 3])
+    (only,) = evaluated(tmp_path, *kept, lost=[(number, 0) for number in (1, 2, 3)])["far: reward over checkpoints"]
+    assert only.label == "position 1"
 
 
 def test_an_evaluation_that_cannot_be_read_has_no_curves(tmp_path):

@@ -185,8 +185,7 @@ function tab(one, at, isChosen, strongest, choose) {
   const [sign, words] = OUTCOMES[outcomeOf(one)];
   const attributes = { class: `episode pick ${outcomeOf(one)} ${one.kind}`, title: `${nameOf(one)}: ${words}, ${one.status}` };
   return choice("episode", at, isChosen, choose, attributes, span("what", sign, " ", nameOf(one)), span("faint", `reward ${shown(one.reward)}`),
-    one.advantage !== null && h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage)}`),
-    one.status !== "completed" && span("status", one.status));
+    one.advantage !== null && h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage)}`));
 }
 
 function facts(one) {
@@ -197,9 +196,9 @@ function facts(one) {
 }
 
 function start(life, one, pack) {
-  const note = "The pack's own task in full; the policy does not see all of it, and a proposal may have put another in its place.";
   const context = p("context", text(one.context_before) || h("em", {}, "(empty)"));
   if (one.kind !== "solve") return block("Context it was written with", context);
+  const note = "The pack's own task in full; the policy does not see all of it, and a proposal may have put another in its place.";
   return div("columns", block("The task", p("faint", note), p("context", text(pack.tasks[one.position]))), block("Context it was solved with", context));
 }
 
