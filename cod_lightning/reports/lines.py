@@ -20,6 +20,9 @@ from cod_lightning.types import Episode
 _HEAD = re.compile(rb'\{"schema": ?(\d{1,9}), ?"step": ?(\d+), ?"pack": ?\{"id": ?("(?:[^"\\]|\\.)*")')
 """How a line begins, as `transcript.dump` writes it."""
 
+UNREAD = "so that the report stays small (whole groups, taken evenly)"
+"""Why lines of a large file are passed over."""
+
 
 def no_run(command: str, folder: Path, expected: str) -> ConfigError:
     """The refusal of a folder that is none of a run."""
@@ -33,9 +36,7 @@ class LifecycleFile:
 
     path: Path
     left_out: Counter[str] = field(default_factory=Counter)
-    """Lines that could not be read, by reason."""
-    num_unread: int = 0
-    """Lines that were passed over, since the file is large."""
+    """Lines that were not read, by reason."""
 
     def groups(self, most_bytes: int | None = None) -> Iterator[PlayedGroup]:
         """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes.
@@ -53,12 +54,11 @@ class LifecycleFile:
 
     def _spread(self, lines: Iterable[bytes], share: float) -> Iterator[bytes]:
         """That share of the lines, taken evenly; those of one step and pack that stand together stay together."""
-        self.num_unread = 0
         for place, (_, run) in enumerate(groupby(lines, lambda line: (head := _HEAD.match(line)) and head.groups())):
             if math.floor(place * share) != math.floor((place - 1) * share):
                 yield from run
             else:
-                self.num_unread += sum(1 for _ in run)
+                self.left_out[UNREAD] += sum(1 for _ in run)
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         head = _HEAD.match(line)

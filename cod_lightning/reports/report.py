@@ -11,7 +11,7 @@ from cod_lightning import __version__
 from cod_lightning.markdown import visible
 from cod_lightning.reports.charts import Line, chart, run_colour
 from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
-from cod_lightning.reports.lines import LifecycleFile, LogprobFile, no_run
+from cod_lightning.reports.lines import UNREAD, LifecycleFile, LogprobFile, no_run
 from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation, run_names
 from cod_lightning.rollout import policy_logprobs
@@ -79,7 +79,7 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
                     # It is well-formed, with texts for numbers and the like.
                     file.left_out["values of the wrong kind"] += len(group.group.lifecycles)
             shown = len(shelf.lifecycles) - before
-            counts = {"lifecycles": shown + file.num_unread, "shown": shown}
+            counts = {"lifecycles": shown + file.left_out[UNREAD], "shown": shown}
             files.append({"run": index, "label": visible(file.path.stem)} | counts)
             notes += _left_out(file, logprobs)
         about.append({"name": run.name, "folder": str(run.folder.resolve()), "notes": notes})
@@ -93,13 +93,10 @@ def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[
 
 
 def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str]:
-    """What could not be read of a file and of what is beside it, in sentences."""
+    """What was not read of a file and of what is beside it, in sentences."""
     for one in (file, logprobs) if logprobs else (file,):
         for reason, count in one.left_out.items():
             yield f"lifecycles/{one.path.name}: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
-    if file.num_unread:
-        said = "lines were passed over, to keep this report small; whole groups are taken evenly"
-        yield f"lifecycles/{file.path.name}: {file.num_unread:,} {said}."
     if logprobs and not logprobs.path.exists():
         yield f"No advantages and log-prob gaps: there is no lifecycles/{logprobs.path.name}."
 

@@ -9,7 +9,7 @@ import pytest
 
 from cod_lightning.reports.charts import Line, chart
 from cod_lightning.reports.curves import read_curves
-from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.lines import UNREAD, LifecycleFile
 from cod_lightning.rollout import transcript
 from tests.cases import each
 from tests.records import group
@@ -94,7 +94,7 @@ def test_of_a_larger_file_whole_groups_are_read_and_a_pack_that_was_played_again
     kept = list(file.groups(file.path.stat().st_size // 2))
     assert [one.step for one in kept] == [0, 3, 5, 7]
     assert {len(one.group.lifecycles) for one in kept} == {2}
-    assert file.num_unread == 8
+    assert file.left_out == {UNREAD: 8}
 
 
 def _line(*y: float | None, **more) -> Line:

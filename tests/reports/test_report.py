@@ -147,7 +147,7 @@ def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_even
     ]
     assert whole["runs"][0]["notes"] == []
     assert [(file["shown"], file["lifecycles"]) for file in overview["files"]] == [(20, 80)] * 2
-    said = "60 lines were passed over, to keep this report small; whole groups are taken evenly."
+    said = "60 lines were left out, so that the report stays small (whole groups, taken evenly)."
     assert overview["runs"][0]["notes"] == [f"lifecycles/{name}.jsonl: {said}" for name in ("train", "validation")]
 
 

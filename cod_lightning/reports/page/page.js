@@ -28,7 +28,6 @@ function choice(group, value, isChosen, choose, attributes, ...children) {
 
 const NUMBER = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const shown = (value) => (value === null ? "–" : NUMBER.format(value));
-
 const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
 
 // ---- charts: a legend has the last values, and while the pointer is on the chart those nearest to it
@@ -205,7 +204,7 @@ function start(life, one, pack) {
 function turns(one, strongest, redraw) {
   if (!one.turns.length) return p("empty", "No turns: the episode did not begin.");
   const isSampled = one.turns.some((turn) => turn.logprobs.some(Boolean)); // an endpoint's log-probs are all 0
-  const offered = [...(isSampled ? ["logprob"] : []), ...(one.advantage === null ? [] : ["advantage", "gap"])];
+  const offered = [isSampled && "logprob", ...(one.advantage === null ? [] : ["advantage", "gap"])].filter(Boolean);
   const chosen = offered.includes(colouring) ? colouring : offered[0], { colour, note } = COLOURINGS[chosen] || {};
   const radio = (value) => choice("colouring", value, value === chosen, () => { colouring = value; redraw(); }, {}, COLOURINGS[value].label);
   const turn = (of) => h("li", {}, p("faint", one.kind === "solve" ? "world" : "asked"), p("said", text(of.observation)), p("faint", "policy"),
@@ -237,7 +236,7 @@ function makeFilters() {
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
 }
 
-// Outcome, status and position are asked of one and the same episode; the first that fits is the one that is shown.
+// All but file and step is asked of one and the same episode; the first that fits is the one that is shown.
 function filter() {
   const { files, packs, strings, lifecycles } = data, want = Object.fromEntries(new FormData(byId("filters")));
   const words = want.words.trim().toLowerCase();
@@ -249,8 +248,7 @@ function filter() {
   const found = lifecycles.flatMap((life, number) => {
     if (!fits("run", files[life.file].run) || !fits("file", life.file) || !fits("step", life.step)) return [];
     const isNamed = packs[life.group].id.toLowerCase().includes(words);
-    const asked = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
-    const episode = asked < 0 && life.episodes.some(asks) ? life.episodes.findIndex(hasHit) : asked;
+    const episode = life.episodes.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
     return episode < 0 ? [] : [[number, episode]];
   });
   byId("count").textContent = `${found.length.toLocaleString("en")} of ${counted(lifecycles.length, "lifecycle")}`;
