@@ -182,8 +182,9 @@ function show(number, index) {
 
 function tab(one, at, isChosen, strongest, choose) {
   const [sign, words] = OUTCOMES[outcomeOf(one)];
+  const reward = `reward ${shown(one.reward)}${one.status === "completed" ? "" : `, ${one.status}`}`;
   const attributes = { class: `episode pick ${outcomeOf(one)} ${one.kind}`, title: `${nameOf(one)}: ${words}, ${one.status}` };
-  return choice("episode", at, isChosen, choose, attributes, span("what", sign, " ", nameOf(one)), span("faint", `reward ${shown(one.reward)}`),
+  return choice("episode", at, isChosen, choose, attributes, span("what", sign, " ", nameOf(one)), span("faint", reward),
     one.advantage !== null && h("span", { style: { background: COLOURINGS.advantage.colour(null, 0, one, strongest) } }, `adv. ${shown(one.advantage)}`));
 }
 
