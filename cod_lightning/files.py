@@ -123,6 +123,12 @@ def check_folder(folder: Path, key: str) -> None:
         raise ConfigError(key, folder, expected, "Name another one.") from error
 
 
+def no_run(command: str, folder: Path, expected: str) -> ConfigError:
+    """The refusal of a folder that is none of a run."""
+    remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
+    return ConfigError(f"{command} RUN_DIR", folder, expected, remedy)
+
+
 def held(folder: Path) -> bool:
     """Whether another process holds the folder; ranks above the first do not ask."""
     if later_rank() or not (folder / LOCK).exists():

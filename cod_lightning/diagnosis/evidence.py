@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 import yaml
 
 from cod_lightning.diagnosis.notes import Dependence
+from cod_lightning.files import no_run
 from cod_lightning.markdown import visible
 from cod_lightning.reports.curves import LATE, Metrics, early, ends, late, num_updates, read_metrics
-from cod_lightning.reports.lines import LifecycleFile, no_run
+from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.trusted import read_config

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest
 from cod_lightning.rollout.transcript import PlayedGroup
@@ -22,12 +22,6 @@ _HEAD = re.compile(rb'\{"schema": ?(\d{1,9}), ?"step": ?(\d+), ?"pack": ?\{"id":
 
 UNREAD = "so that the report stays small (whole groups, taken evenly)"
 """Why lines of a large file are passed over."""
-
-
-def no_run(command: str, folder: Path, expected: str) -> ConfigError:
-    """The refusal of a folder that is none of a run."""
-    remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
-    return ConfigError(f"{command} RUN_DIR", folder, expected, remedy)
 
 
 @dataclass(slots=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning import __version__
+from cod_lightning.files import no_run
 from cod_lightning.markdown import visible
 from cod_lightning.reports.charts import Line, chart, run_colour
 from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
-from cod_lightning.reports.lines import UNREAD, LifecycleFile, LogprobFile, no_run
+from cod_lightning.reports.lines import UNREAD, LifecycleFile, LogprobFile
 from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation, run_names
 from cod_lightning.rollout import policy_logprobs
