@@ -76,6 +76,7 @@ def test_neither_another_user_s_folder_nor_what_a_link_leads_to_is_touched(tmp_p
     assert swept(tmp_path) == ["target"]
 
 
+@pytest.mark.slow
 def test_many_that_start_at_once_never_lose_their_folder(tmp_path):
     """Each start sweeps while others are between making their folder and using it."""
     code = (

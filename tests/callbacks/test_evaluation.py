@@ -40,6 +40,7 @@ def test_a_file_that_cannot_be_added_to_is_refused_before_anything_is_played(
     trained.on_test_start(trainer, L.LightningModule())  # nothing is added to what earlier weights played
 
 
+@pytest.mark.slow
 def test_a_pass_works_out_what_it_changed_and_leaves_what_all_passes_together_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

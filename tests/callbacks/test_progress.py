@@ -97,6 +97,7 @@ def test_a_rollout_that_breaks_gives_the_terminal_back(tmp_path: Path) -> None:
     assert file.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
 
 
+@pytest.mark.slow
 def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback, file = progress(terminal=True)
     callback._start("fit", "updates", 8)

@@ -77,6 +77,7 @@ def test_an_engine_that_goes_on_with_old_weights_stops_the_run(tmp_path):
         fit(tmp_path, ForgetfulEngine(), WeightSync())
 
 
+@pytest.mark.slow
 def test_without_a_self_test_nothing_is_compared(tmp_path):
     values = fit(tmp_path, ForgetfulEngine(), WeightSync(self_test=None))
     assert all("engine/self_test_gap" not in v for v in values)
@@ -125,6 +126,7 @@ def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes
     assert engine.calls[:2] == ["emptied", "weights"]
 
 
+@pytest.mark.slow
 def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(slept):
     woken = ["weights", "sync", "kv_cache", "turns"]
     assert slept[1] == [*woken, *(["sleep", *woken] * 3)], "emptied nothing, since there is no GPU"

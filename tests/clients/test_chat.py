@@ -194,6 +194,7 @@ def test_control_tokens_in_messages_are_broken_up_before_they_are_sent():
     assert not re.search(r"<\|im|\[/INST\]", sent[2])
 
 
+@pytest.mark.slow
 def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
     with ChatServer(lambda content: Reply("", after_s=0.6)) as server:
         one = client(server.url, timeout_s=0.1, max_retries=2, max_refusals=2)

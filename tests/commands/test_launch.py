@@ -126,6 +126,7 @@ def ranks(job):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_job_starts_servers_and_agents_with_one_key_ends_them_with_the_training_and_runs_no_name_as_shell(tmp_path):
     folder, precious = tmp_path / HOSTILE, tmp_path / "precious"

@@ -192,6 +192,7 @@ def started_by_it(*processes):
     return SimpleNamespace(strategy=SimpleNamespace(launcher=SimpleNamespace(procs=[*processes])))
 
 
+@pytest.mark.slow
 @each("error", [RuntimeError("x"), KeyboardInterrupt()])
 def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monkeypatch, error):
     monkeypatch.setattr(trainer_settings, "_LAST_WORDS_S", 0.3)

@@ -54,6 +54,7 @@ def test_a_task_is_played_with_its_own_options():
         assert env.status is EpisodeStatus.COMPLETED
 
 
+@pytest.mark.slow
 def test_a_config_names_the_environment_by_its_class_path(tmp_path):
     init_args = {
         "env": {"class_path": f"{__name__}.Capitals"},

@@ -145,6 +145,7 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
     assert healthy.step("no such answer")[2]
 
 
+@pytest.mark.slow
 def test_who_hangs_over_a_proposal_is_replaced_and_the_next_one_is_made():
     world = in_worker(RudeLevers(protocol="compact"), step_s=0.3)
     task = first_task(world)
@@ -178,6 +179,7 @@ def test_who_takes_too_much_memory_is_named_and_replaced_and_the_next_call_is_se
     assert world.step("no such answer")[2]
 
 
+@pytest.mark.slow
 @each("own_session", [False, True])
 def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(own_session, tmp_path):
     if own_session and not Path("/proc/self/environ").exists():
@@ -278,6 +280,7 @@ def test_no_worker_outlives_its_world():
         os.kill(number, 0)
 
 
+@pytest.mark.slow
 def test_a_forked_child_of_a_process_with_workers_has_workers_of_its_own():
     def plays(world):
         return bool(copy.deepcopy(world).reset(seed=1)[0])

@@ -39,6 +39,7 @@ class UntilSolved(Program):
         return ConnectTheDots()
 
 
+@pytest.mark.slow
 def test_a_program_may_look_at_what_came_of_episodes_and_its_ragged_lifecycles_train(tmp_path):
     updates = small_fit(tmp_path, WeightSync(), program=UntilSolved(), group_size=6).updates
     lives = [life for group in updates.groups for life in group.lifecycles]

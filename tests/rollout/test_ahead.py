@@ -62,6 +62,7 @@ def test_what_ends_a_group_is_raised_where_it_is_taken_and_the_others_go_on(ahea
         ahead.take(ahead.begun)
 
 
+@pytest.mark.slow
 def test_groups_that_are_given_up_leave_the_next_run_in_the_same_process_alone(ahead):
     under_way = threading.Event()
 

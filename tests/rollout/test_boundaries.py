@@ -115,6 +115,7 @@ def raising(error):
     return does
 
 
+@pytest.mark.slow
 @each("blocking", [False, True])
 @each(
     ("method", "error"),

@@ -45,6 +45,7 @@ def faults(group):
     return [[e.fault for e in life.episodes if e.status is EpisodeStatus.FAILED] for life in group.lifecycles]
 
 
+@pytest.mark.slow
 @each(
     ("deadlines", "fault"),
     [

@@ -94,6 +94,7 @@ def test_how_a_program_ended_is_known(sandbox, program, code, errors):
     assert (ended.code, raised(ended)[-60:]) == (code, errors)
 
 
+@pytest.mark.slow
 @each(
     ("program", "time_s", "complaint"),
     [
@@ -263,6 +264,7 @@ def test_a_template_outlives_the_thread_that_began_it_so_that_no_job_of_another_
     assert begun.poll() is None
 
 
+@pytest.mark.slow
 def test_all_processes_end_with_the_trainer():
     asked = (
         "import os, threading\nfrom cod_lightning.sandbox.sandbox import Sandbox\nsandbox = Sandbox(time_s=60)\nsandbox.run(b'')\n"

@@ -226,6 +226,7 @@ class Breaks(WordWorld):
         return super().reset(seed=seed, options=options)
 
 
+@pytest.mark.slow
 def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_a_checkpoint_has_it_played_again(tmp_path):
     data, kept = made(world=Breaks(max_turns=2)), []
     data.runner.follow(Following(update_begins=lambda **_: kept.append(data.state_dict()["rollouts"]["ahead"])))
@@ -263,6 +264,7 @@ class Long(Slow):
         return await super().generate(request)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_does_not_wait_for_the_rest_of_a_rollout(tmp_path):
     data, begun = made(engine=Long()), time.monotonic()
     with pytest.raises(ZeroDivisionError):
@@ -280,6 +282,7 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
     assert data.runner.ahead.begun == []
 
 
+@pytest.mark.slow
 def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
     data, states = made(program=Anchored(attempts=2, fraction=1.0)), []
     data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))

@@ -292,6 +292,7 @@ def test_a_server_that_is_gone_when_the_others_fall_asleep_or_wake_is_left_out_a
     engine.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_the_system_does_not_start_again_is_tried_now_and_then_and_the_cause_is_said(
     two, model, tmp_path, monkeypatch
 ):

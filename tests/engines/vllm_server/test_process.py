@@ -87,6 +87,7 @@ def test_a_server_that_the_system_cannot_end_is_left(tmp_path, monkeypatch):
     assert not server.alive
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
     server = process(tmp_path, start_timeout_s=0.05)
     monkeypatch.setattr(type(server), "alive", True)
@@ -94,6 +95,7 @@ def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
         server.wait(lambda: False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks at /proc")
 def test_the_key_is_sent_to_nobody_before_this_user_listens_at_the_port(tmp_path, monkeypatch):
     server = process(tmp_path, start_timeout_s=0.3)

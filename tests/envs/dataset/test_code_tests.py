@@ -74,6 +74,7 @@ def test_no_program_can_overrule_the_comparison():
     assert [grade(cheat).score for cheat in cheats] == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 @linux
 @each(
     ("program", "remark", "time_s"),

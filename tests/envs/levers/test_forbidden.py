@@ -82,6 +82,7 @@ def test_a_rule_is_said_always_or_in_the_first_task_alone(rule, protocol):
                 assert found[1] == found[2]
 
 
+@pytest.mark.slow
 @each(
     ("rule", "says", "protocol", "mechanism"),
     [
