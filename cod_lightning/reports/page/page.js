@@ -92,8 +92,9 @@ const COLOURINGS = {
 };
 
 function tokenTitle({ logprobs, gaps }, at) {
-  const sampled = `token ${at}: log-prob ${shown(logprobs[at])}, probability ${shown(Math.exp(logprobs[at]))}`;
-  return at in gaps ? `${sampled}; in the update gap ${shown(gaps[at])}, ratio ${shown(Math.exp(gaps[at]))}` : sampled;
+  const factor = (nats) => shown(nats === null ? null : Math.exp(nats)); // a damaged file has numbers that are none
+  const sampled = `token ${at}: log-prob ${shown(logprobs[at])}, probability ${factor(logprobs[at])}`;
+  return at in gaps ? `${sampled}; in the update gap ${shown(gaps[at])}, ratio ${factor(gaps[at])}` : sampled;
 }
 
 // The response with its words coloured where each is a token, as their numbers say; else the response, and a stroke for each token.
