@@ -129,7 +129,8 @@ lock:
 	$(LOCKED) -r .ci/lock/build.txt
 	$(LOCKED) -r .ci/lock/run.txt
 	@echo "Installing $(TORCH): $(if $(CPU_INDEX),a CPU build if $(CPU_INDEX) can be reached,as the package index has it)"
-	$(if $(CPU_INDEX),$(PIP) --retries 0 --timeout 15 --no-deps --index-url $(CPU_INDEX) '$(TORCH)' 2>/dev/null ||) $(PIP:--quiet=) '$(TORCH)'
+	$(if $(CPU_INDEX),$(PIP) --retries 0 --timeout 15 --no-deps --index-url $(CPU_INDEX) '$(TORCH)' 2>/dev/null || \
+	  { echo "It cannot: from the package index now (from PyPI on Linux 5.4 GB of CUDA)";) $(PIP:--quiet=) '$(TORCH)'$(if $(CPU_INDEX),; })
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
