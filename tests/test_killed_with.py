@@ -159,6 +159,7 @@ def served(policy):
     fake.die()
 
 
+@pytest.mark.soak
 def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served_teacher_and_self_imitation(
     policy, served, judged, tmp_path
 ):

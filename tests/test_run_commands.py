@@ -119,6 +119,7 @@ NEEDS = {
     **dict.fromkeys(("wugs", "arc.yaml", "mastermind.yaml"), "a file of its page; tests/test_trained_on.py runs it"),
     "evolved/context.yaml": "what `evolve` writes",
     "--table": "a sweep that has run",
+    "method=grpo,rec,loop,cispo": "seconds for each of its twelve jobs; others print theirs",
 }
 
 

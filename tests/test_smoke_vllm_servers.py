@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 UNTRAINED = ("--warm_start", "null")
 
 
+@pytest.mark.soak
 def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path):
     strict = '[{"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
     done = fit(*UNTRAINED, "--trainer.callbacks", strict, cwd=tmp_path, cache=tmp_path / "cache")

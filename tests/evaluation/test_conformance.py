@@ -407,7 +407,12 @@ HIDING = sorted(set(own_worlds()) - {"terminal_reference"})
 QUICK = {"levers", "doors"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in HIDING])
+def _tier(name):
+    """Harder packs of a world are for `make soak`."""
+    return () if name in QUICK else pytest.mark.soak if name.endswith("_hard") else pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=_tier(n)) for n in HIDING])
 def test_shipped_worlds_keep_the_rules(name):
     world = parse_world("check", "", ["--env", name]).env
     mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))

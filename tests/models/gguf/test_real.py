@@ -92,6 +92,7 @@ def _block(hidden, angles, weight):
     return hidden + (gate / (1 + np.exp(-gate)) * (normed @ weight("ffn_up").T)) @ weight("ffn_down").T
 
 
+@pytest.mark.soak
 @smollm2
 def test_dequantising_takes_less_memory_than_the_model(tmp_path):
     code = (
