@@ -56,14 +56,12 @@ def assert_alike(module, other):
         assert torch.equal(one, wanted)
 
 
-@pytest.mark.slow
 def test_one_that_is_cut_short_ends_there_every_time(tmp_path):
     noted, _ = fit(tmp_path, max_epochs=3, limit_train_batches=3)
     assert noted.epochs == [0] * 3 + [1] * 3 + [2] * 3
     assert noted.validated == [3, 6, 9]
 
 
-@pytest.mark.slow
 def test_one_that_a_limit_ended_early_is_gone_on_with_and_its_validation_comes_then(tmp_path):
     whole, expected = fit(tmp_path / "whole", max_epochs=2)
     first, _ = fit(tmp_path, max_epochs=2, max_steps=3)
@@ -159,7 +157,6 @@ def test_what_works_together_is_gone_on_with_bit_for_bit_in_the_middle_of_a_roll
     assert again.latest == pytest.approx(whole.latest, rel=0, abs=0, nan_ok=True)
 
 
-@pytest.mark.slow
 def test_settings_of_optimizers_that_were_changed_are_those_that_a_run_goes_on_with(tmp_path):
     first, _ = fit(tmp_path, max_epochs=1, more={"warmup_updates": 8, "critic": ValueHead()})
     assert first.rates == pytest.approx([1e-2 * n / 8 for n in (1, 2, 3, 4)])

@@ -92,7 +92,6 @@ def test_a_mean_is_over_the_tokens_that_have_a_score():
     assert means(terms, sums | {"teacher_missing": 9.0}, 10)["jsd_teacher"] == 1.0, "of one token something is"
 
 
-@pytest.mark.slow
 def test_observations_are_what_comes_after_the_first_action_and_the_policy_did_not_sample(tmp_path):
     """In a training of it alone the policy learns what its world shows, and its actions have no other gradient."""
     updates = Updates()

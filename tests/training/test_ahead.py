@@ -282,7 +282,6 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
     assert data.runner.ahead.begun == []
 
 
-@pytest.mark.slow
 def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
     data, states = made(program=Anchored(attempts=2, fraction=1.0)), []
     data.runner.follow(Following(update_begins=lambda **_: states.append(data.state_dict())))

@@ -57,7 +57,6 @@ def fit(folder, data, *, more=(), **trainer):
     return rows.values
 
 
-@pytest.mark.slow
 def test_syncs_interrupt_turns_which_are_counted_and_no_token_is_older_than_the_bound(server, tmp_path):
     data = made(server)
     rows = fit(tmp_path, data)
@@ -134,8 +133,7 @@ class Straggling(WordWorld):
         return super().reset(options=options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("in_order", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_straggler_holds_up_no_other_group_and_out_of_order_no_update_until_it_would_be_too_old(
     server, tmp_path, in_order
 ):
