@@ -131,10 +131,7 @@ def page(results: dict[str, Any]) -> str:
     adds = [
         [
             label,
-            *(
-                _over([_pair(suite["figures"]["training_adds"][one]) for _, suite in runs])
-                for one in TRANSFERS.values()
-            ),
+            *(_over(_added(runs, one)) for one in TRANSFERS.values()),
         ]
         for label, runs in groups.items()
     ]
@@ -165,29 +162,30 @@ def _without_seed(name: str) -> str:
 
 def _figures(runs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
     """Of one kind of run: success at the ends, and how much training adds to it."""
-    cells: dict[str, list[Pair]] = {}
-    heats = set()
+    ends: dict[str, list[Pair]] = {}
+    less, heats = list[Pair](), set[str]()
     for _, suite in runs:
         difference, controls = suite["paired"]["trained_minus_best_warm_start"], suite["controls"]
         trained, heat = suite["positions"], difference["best_temperature"]
         heats.add(f"{heat:g}")
         start = controls["warm_start" if heat == 1 else f"warm_start_t{heat}"]
-        ends = {
+        shown = {
             "first": trained[0],
             "last": trained[-1],
             "blanked": controls["blanked_context"][-1],
             "start": start[-1],
         }
-        for name, position in ends.items():
-            cells.setdefault(name, []).append((position["success"], position["success_ci95"]))
-        cells.setdefault("less", []).append((difference["mean_difference"], difference["ci95"]))
-    shown = {name: _over(pairs, *(["+.3f"] if name == "less" else [".3f", 1.0])) for name, pairs in cells.items()}
-    shown["start"] += f", T={' and '.join(sorted(heats))}"
-    return list(shown.values())
+        for name, position in shown.items():
+            ends.setdefault(name, []).append((position["success"], position["success_ci95"]))
+        less.append((difference["mean_difference"], difference["ci95"]))
+    *cells, start_cell = (_over(pairs, most=1.0) for pairs in ends.values())
+    return [*cells, f"{start_cell}, T={' and '.join(sorted(heats))}", _over(less, "+.3f")]
 
 
-def _pair(found: dict[str, Any]) -> Pair:
-    return found["mean"], found["ci95"]
+def _added(runs: Sequence[tuple[dict[str, Any], dict[str, Any]]], what: str) -> list[Pair]:
+    """Transfer of each run, or what training adds to it."""
+    found = [suite["figures"]["training_adds"][what] for _, suite in runs]
+    return [(one["mean"], one["ci95"]) for one in found]
 
 
 def _over(pairs: Sequence[Pair], form: str = ".3f", most: float = math.inf) -> str:
