@@ -90,7 +90,6 @@ class RolloutDataModule(ItemDataModule):
             rows; false keeps all as it was said. Null follows it while thinking is on.
         chat_template_kwargs: Further variables for the chat template.
         system_prompt: Words of your own before every system message, those of updates included.
-        stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
@@ -124,7 +123,6 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: bool | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
         system_prompt: str = "",
-        stop_strings: list[str] | None = None,
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
         rewards: dict[str, RewardPart] | None = None,
@@ -149,7 +147,6 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.stop_strings = tuple(filter(None, stop_strings or ()))
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
@@ -354,7 +351,6 @@ class RolloutDataModule(ItemDataModule):
             window=policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
-            stop_strings=self.stop_strings,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=config and getattr(config.get_text_config(), "vocab_size", None),

@@ -23,7 +23,7 @@ _FREE = (
 played at its end. `trainer.devices` and `num_nodes` count through the number of processes."""
 _PLAYED = (
     *("data.env", "data.context", "data.max_new_tokens", "model.policy", "data.program", "data.enable_thinking"),
-    *("data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt", "data.stop_strings"),
+    *("data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt"),
 )
 """Keys of what a policy was trained in and as, and of how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")

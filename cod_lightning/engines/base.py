@@ -7,35 +7,18 @@ whatever waits. Sampling noise is a value carried by the request, so a result do
 import zlib
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cod_lightning.types import Message, StopReason
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
-
-
-_BEFORE = 4
-"""Ids that are decoded in front of a string: some tokenizers drop a space, or half a letter, at the beginning."""
-
-
-class TurnEnd(Struct, frozen=True):
-    """Whether sampled ids complete one of the strings that end a turn; asked after each of them."""
-
-    strings: tuple[str, ...]
-    text_of: Callable[[Sequence[int]], str]
-    """Decodes ids, special ones included."""
-
-    def __call__(self, ids: Sequence[int]) -> bool:
-        """Looks at so many of the last ids as can spell a string: every one has at least a byte."""
-        tail = self.text_of(ids[-max(len(one.encode()) for one in self.strings) - _BEFORE :])
-        return any(one in tail for one in self.strings)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -54,8 +37,6 @@ class Request(Struct, frozen=True, kw_only=True):
     """0 is greedy."""
     top_p: float = 1.0
     """The smallest set of likely tokens whose mass reaches it; 1: all."""
-    ends: TurnEnd | None = None
-    """What ends the turn beside stop tokens. An engine may sample further: the dialogue keeps what is up to there."""
 
 
 class Completion(Struct, frozen=True, kw_only=True):
@@ -166,18 +147,6 @@ class Engine(ABC):
     def report(self) -> str:
         """The cost of serving so far, as a line for the person who runs it; may be empty."""
         return ""
-
-
-def cut(completion: Completion, ends: TurnEnd | None) -> Completion:
-    """The completion up to the id that completes a string, with that id; it was sampled as if nothing came after."""
-    if ends is None:
-        return completion
-    ids = completion.action_ids
-    for num in range(1, len(ids) + 1):
-        if ends(ids[:num]):
-            logprobs = completion.behaviour_logprobs[:num]
-            return structs.replace(completion, action_ids=ids[:num], behaviour_logprobs=logprobs, stop=StopReason.STOP)
-    return completion
 
 
 def digest(ids: Iterable[int], previous: int = 0) -> int:

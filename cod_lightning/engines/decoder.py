@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool
 from msgspec import Struct
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -322,21 +321,11 @@ class Decoder:
         for further in range(1 + self.forward.most_further):
             if further:
                 self._advance(slots, [])
-            over = self._table.over(slots) | self._ended(slots)
+            over = self._table.over(slots)
             self._over += [self._decoding.pop(slot) for slot in slots[over].tolist()]
             slots = slots[~over]
             if len(self._over) >= _WORTH_ANSWERING * (len(self._over) + len(self._decoding)):
                 return
-
-    def _ended(self, slots: Slots) -> Bool[np.ndarray, " b"]:
-        """Which of these turns have completed a string that ends them."""
-        asked = self._table.may_end[slots]
-        if asked.any():
-            some = slots[asked]
-            for at, slot, (ids, _) in zip(asked.nonzero()[0], some.tolist(), self._table.sampled(some), strict=True):
-                ends = self._decoding[slot].request.ends
-                asked[at] = ends is not None and ends(ids)
-        return asked
 
     def _in_flight(self) -> Slots:
         """Slots of the turns in flight, in order."""
@@ -346,16 +335,15 @@ class Decoder:
         """Resolve the turns that are over."""
         sampled = self._table.sampled(_slots(self._over))
         for turn, (ids, logprobs) in zip(self._over, sampled, strict=True):
-            dialogue, ends = turn.dialogue, turn.request.ends
+            dialogue = turn.dialogue
             if fed := ids[:-1]:
                 dialogue.num_cached += len(fed)
                 dialogue.digest = digest(fed, dialogue.digest)
-            stopped = ids[-1] in self._stop_ids or (ends is not None and ends(ids))
             turn.future.set_result(
                 Completion(
                     action_ids=ids,
                     behaviour_logprobs=logprobs,
-                    stop=StopReason.STOP if stopped else StopReason.LENGTH,
+                    stop=StopReason.STOP if ids[-1] in self._stop_ids else StopReason.LENGTH,
                     policy_version=-1,
                     prompt_digest=turn.prompt_digest,
                 )

@@ -82,8 +82,6 @@ class TurnTable:
         self._seed = np.zeros(0, np.uint64)
         self._temperature = np.zeros(0, np.float32)
         self._top_p = np.zeros(0, np.float32)
-        self.may_end = np.zeros(0, bool)
-        """Whether a string ends the turn."""
         self._ids = np.zeros((0, 0), np.int64)
         self._logprobs = np.zeros((0, 0), np.float32)
 
@@ -96,7 +94,6 @@ class TurnTable:
         self._seed[slots] = np.array([request.noise_seed for request in requests], np.uint64)
         self._temperature[slots] = [request.temperature for request in requests]
         self._top_p[slots] = [request.top_p for request in requests]
-        self.may_end[slots] = [request.ends is not None for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
         """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""

@@ -94,15 +94,7 @@ class Driver:
                 with torch.random.fork_rng(devices=[]):  # on a CPU, sampling draws from torch's global generator too
                     outputs = self.llm.step()
                 for output in outputs:
-                    turn = self._in_flight[output.request_id]
-                    ends = turn.request.ends
-                    if output.finished:
-                        del self._in_flight[output.request_id]
-                    elif ends is not None and ends(output.outputs[0].token_ids):
-                        self._abort([output.request_id])
-                    else:
-                        continue
-                    turn.future.set_result(output)
+                    self._in_flight.pop(output.request_id).future.set_result(output)
         except Exception as error:
             for turn in (*self._waiting, *self._in_flight.values()):
                 if not turn.future.done():
@@ -119,9 +111,8 @@ class Driver:
             self._num_requests += 1
             name = str(self._num_requests)
             prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
-            kind = RequestOutputKind.FINAL_ONLY if turn.request.ends is None else RequestOutputKind.CUMULATIVE
             try:
-                sampling = SamplingParams(**turn.sampling, output_kind=kind, skip_clone=True)
+                sampling = SamplingParams(**turn.sampling, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True)
                 self.llm.add_request(name, prompt, sampling, lora_request=self.adapter)
             except Exception as error:  # its own fault, such as a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
@@ -241,7 +232,7 @@ class VLLMEngine(Engine):
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         output = await driver.sample(request)
         completion = output.outputs[0]
-        reason = completion.finish_reason or "length"  # of one that a string has ended; the dialogue cuts there
+        reason = completion.finish_reason
         if reason not in STOPS:
             raise EngineFailure(f"vLLM ended the request with {reason!r}")
         ids = tuple(completion.token_ids)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
+from cod_lightning.engines.base import Engine, Request, digest
 from cod_lightning.errors import ConfigError, EngineFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import blame, check_completion, crossing
 from cod_lightning.rollout.chat import Chat
@@ -30,8 +30,6 @@ class Sampler:
     """Most tokens of one response."""
     temperature: float = 1.0
     top_p: float = 1.0
-    stop_strings: tuple[str, ...] = ()
-    """What ends a turn, beside the chat's own tokens, as soon as it is written."""
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -65,7 +63,6 @@ class Dialogue:
         self._num_turns = self._num_rewrites = 0
         self._name = identity
         """The engine's key for the dialogue: within one name, prompts extend each other."""
-        self._ends = TurnEnd(sampler.stop_strings, sampler.chat.text) if sampler.stop_strings else None
         self._begin(sampler.chat.prefixed(messages))
 
     @property
@@ -118,7 +115,6 @@ class Dialogue:
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
                 top_p=sampler.top_p,
-                ends=self._ends,
             )
         )
         completion = check_completion(
@@ -127,7 +123,6 @@ class Dialogue:
             num_ids=sampler.vocabulary_size,
             prompt_digest=self._digest,
         )
-        completion = cut(completion, self._ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
         self.response = sampler.chat.decode(completion.action_ids)
         stop = StopReason.WINDOW if cut_by_window else completion.stop

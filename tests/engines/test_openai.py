@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.engines.base import Completion, Request, TurnEnd, cut, digest
+from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
@@ -106,19 +106,6 @@ def test_ids_are_those_of_the_text_and_a_special_token_in_it_is_only_letters():
     assert not set(completion.action_ids[:-1]) & CHAT.stop_ids
     assert completion.behaviour_logprobs == (0.0,) * len(completion.action_ids)
     assert (completion.policy_version, completion.prompt_digest) == (3, digest(request().prompt_ids))
-
-
-def test_a_turn_keeps_the_string_that_ends_it_though_endpoints_leave_out_what_they_stop_at():
-    def reply(content):
-        text = "<answer>up</answer>, I think"
-        for string in content.get("stop", ()):
-            text = text.partition(string)[0]
-        return said(text)
-
-    ends = TurnEnd(("</answer>",), CHAT.text)
-    with ChatServer(reply) as server:
-        (completion,) = ask(bound(server.url), request(ends=ends))
-    assert CHAT.decode(cut(completion, ends).action_ids) == "<answer>up</answer>"
 
 
 def test_tokens_are_counted_and_reported():
