@@ -210,9 +210,9 @@ class _Demonstrating(Agent):
         self._latest: Episode | None = None
         """The latest solve episode, as long as no update has taken it in."""
 
-    async def solve(self, task: Task, *, again: bool = False, **_: Any) -> Episode:
+    async def solve(self, task: Task, *, context: Any = None, **_: Any) -> Episode:
         mechanism, position, state = self.setting.mechanism, self._position, self._state()
-        if mechanism.updates and self._latest is not None and not again:
+        if mechanism.updates and self._latest is not None and context is None:
             state = mechanism.feedback(state, self._latest)
         own, who = self._own(task), f"{self.pack.id}.{position}.solve"
         self._latest = await run_solve_episode(self.setting.env, own, state, self.setting, who, position)

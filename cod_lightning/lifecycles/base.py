@@ -72,7 +72,6 @@ class Agent(Protocol):
         self,
         task: Task,
         *,
-        again: bool = False,
         shown: Any = None,
         context: Any = None,
         note: str = "",
@@ -80,9 +79,9 @@ class Agent(Protocol):
     ) -> Episode:
         """All turns of the task, at the next position, and the environment's feedback.
 
-        With `again` it begins with the context that the latest solve episode without `again` began with, with `context` (a state
-        of the mechanism) with that one; with `shown` it is shown that state in place of its context, which stays and is rewritten
-        as usual. The `note` follows the environment's rules as it is.
+        It begins with `context`, a state of the mechanism such as an earlier episode's `state_before`, in place of the agent's own;
+        with `shown` it is shown that state in place of its context, which stays and is rewritten as usual. The `note` follows the
+        environment's rules as it is.
         """
         ...
 

@@ -39,7 +39,9 @@ class ProposeAndSolve(Program):
         for first in range(0, len(pack), self.solves):
             offer = TaskOffer(pack.tasks[first], specs)
             proposal = (await agent.ask(offer.task, offer)).episode if self.proposes else None
-            solved = [await agent.solve(offer.task, again=n > 0) for n in range(self.solves)]
+            solved = [await agent.solve(offer.task)]
+            for _ in range(1, self.solves):
+                solved.append(await agent.solve(offer.task, context=solved[0].state_before))
             if proposal is not None:
                 agent.pay(proposal, solved, learnability=learnability(solved) if proposal.success else 0.0)
             if first + self.solves < len(pack):

@@ -53,8 +53,6 @@ class Life:
         """The context's state before the latest update."""
         self.described: Any = None
         """The context's state that the events of earlier episodes describe."""
-        self.begun: Any = None
-        """The context's state with which the latest solve episode began that was not one of the same again."""
         self.tasks: dict[int, Task] = {}
         """What was solved, by position."""
         self.failed = self.playing = False
@@ -69,7 +67,6 @@ class Life:
         self,
         task: Task,
         *,
-        again: bool = False,
         shown: Any = None,
         context: Any = None,
         note: str = "",
@@ -80,10 +77,8 @@ class Life:
 
         async def play(env: TextEnv, who: str) -> Episode:
             self.tasks[position] = task
-            own = self.begun if again else self.state
-            self.state = own if context is None else context
-            if not again:
-                self.begun = self.state
+            if context is not None:
+                self.state = context
             solved = await run_solve_episode(env, task, self.state, self.setting, who, position, shown, note)
             solved = after_feedback(self.setting.mechanism, await self._scored(solved, task))
             self.state = solved.state_after

@@ -450,7 +450,7 @@ class Ordered(Program):
                 if kind == "write":
                     await agent.ask(task, Ask("\n\nPlan."))
                 else:
-                    solved = await agent.solve(task, again=solved is not None)
+                    solved = await agent.solve(task)
             await agent.rewrite(solved)
 
 

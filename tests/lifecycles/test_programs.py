@@ -13,7 +13,6 @@ from msgspec import structs
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.contexts import HintContext
-from cod_lightning.contexts.base import TextState
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
@@ -308,23 +307,6 @@ def test_a_control_leaves_a_program_its_own_contexts_but_for_what_it_hides(shown
     assert [one.context_before for one in life.solves[1:3]] == [noted, noted]
     prompts = [sampler.chat.decode(one.turns[0].new_ids) for one in life.solves]
     assert [noted in prompt for prompt in prompts] == expected
-
-
-@dataclass(frozen=True)
-class AgainElsewhere(Program):
-    """The second task begins with a context of its own, and is solved again, also with another one."""
-
-    async def __call__(self, agent, pack):
-        await agent.solve(pack.tasks[0])
-        await agent.solve(pack.tasks[1], context=TextState("w9"))
-        await agent.solve(pack.tasks[1], again=True)
-        await agent.solve(pack.tasks[1], again=True, context=TextState("w8"))
-        await agent.solve(pack.tasks[1], again=True)
-
-
-def test_what_is_solved_again_begins_with_the_context_that_the_program_chose_for_the_first_time():
-    (life,) = play(setting={"program": AgainElsewhere()})[0].lifecycles
-    assert [one.context_before for one in life.solves] == ["", "w9", "w9", "w8", "w9"]
 
 
 @each(("context", "kinds"), [(TranscriptContext, [SOLVE] * 3), (HintContext, [SOLVE, UPDATE] * 2 + [SOLVE])])
