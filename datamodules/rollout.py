@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 5
 """Of the rollouts in a checkpoint: rises with `transcript.SCHEMA`, and whenever a state of an earlier version would be misread."""
-_WITH_OTHERS_AHEAD = 4
-"""That of versions which kept rollouts ahead otherwise, and all else as now."""
 
 
 class RolloutDataModule(ItemDataModule):
@@ -274,9 +272,7 @@ class RolloutDataModule(ItemDataModule):
         """Go on there; only `fit` does."""
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             return
-        schema, kept = state_dict.get("schema"), state_dict["rollouts"]
-        ahead = schema != SCHEMA and any(kept.get(name) for name in ("ahead", "in_flight", "owed"))
-        if schema not in (SCHEMA, _WITH_OTHERS_AHEAD) or ahead:
+        if state_dict.get("schema") != SCHEMA:
             raise DataError(
                 "the checkpoint was written by a version that kept rollouts otherwise: go on with that version, or begin a new run "
                 "(`test`, `deploy` and `export` take it as it is)."

@@ -16,7 +16,7 @@ from cod_lightning.models import PretrainedPolicy
 from cod_lightning.types import Split
 from tests.cases import each
 from tests.random_checkpoint import saved_checkpoint
-from tests.small_fit import small_data, small_fit
+from tests.small_fit import small_fit
 from tests.stubs import WordWorld
 
 
@@ -84,10 +84,3 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_with_what_to_do(schema, r
     data.trainer = None
     with pytest.raises(DataError, match=r"go on with that version, or begin a new run"):
         data.load_state_dict({"schema": schema, "stream": {}, "rollouts": rollouts})
-
-
-def test_one_of_the_version_before_without_a_rollout_ahead_is_gone_on_from():
-    data = small_data()
-    state = data.state_dict()
-    data.load_state_dict(state | {"schema": SCHEMA - 1})
-    assert data.state_dict() == state
