@@ -72,6 +72,11 @@ _ARGUMENTS = "\n    options: {show_signature: false, members: false}"
 """Of classes whose arguments alone a page is about: their table has each with its type and default."""
 SEAMS = {
     "PolicyLoss": "model.loss",
+    "Baseline": "model.baseline",
+    "Critic": "model.critic",
+    "MismatchCorrection": "model.mismatch",
+    "LossTerm": "an item of model.terms",
+    "Divergence": "an item of model.terms",
     "Replay": "data.replay",
     "PackSource": "data.source",
     "Program": "data.program",

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from cod_lightning.credit.baselines import Accepted, TermsAlone
+from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.errors import ConfigError, answering
 from cod_lightning.lifecycles import outline
 from cod_lightning.objective.terms import REFERENCE, LossTerm
@@ -86,7 +86,10 @@ def _rules(module: Any, data: Any) -> Iterator[tuple[object, str, object, str]]:
         yield data.replay is not None, "data.replay", data.replay, expected
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         yield not module.terms, "model.baseline", baseline, expected
-    if isinstance(baseline, Accepted):
-        expected = "left out with baseline=Accepted, whose advantages are 1: there is nothing to compare"
+    if not baseline.scales:
+        named = type(baseline).__name__
+        expected = (
+            f"left out with baseline={named}, whose advantages are in no units of reward: there is nothing to compare"
+        )
         yield data.program.beside, "data.program", data.program, expected
         yield loss.compares_siblings, "model.loss", loss, expected

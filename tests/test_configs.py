@@ -3,11 +3,13 @@
 import pkgutil
 from dataclasses import asdict
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cod_lightning import methods
 from cod_lightning.commands.config_files import as_text, expand
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
@@ -103,17 +105,27 @@ def test_a_method_says_what_belongs_to_a_loss_so_that_nothing_of_another_is_left
     assert said.keys() >= {"loss", "baseline", "scale", "reweight"}
 
 
-for one in pkgutil.iter_modules(losses.__path__, f"{losses.__name__}."):  # they are imported when they are named
-    vars(losses).update({name: kind for name, kind in vars(import_module(one.name)).items() if isinstance(kind, type)})
-SEAMS = {"loss": (PolicyLoss, losses), "credit": (CreditRule, returns), "baseline": (Baseline, baselines)}
+SEAMS = {"loss": PolicyLoss, "credit": CreditRule, "baseline": Baseline, "mismatch": MismatchCorrection}
 OF_METHODS = "".join(path.read_text() for path in METHODS)
+HOMES = [
+    baselines,
+    mismatch,
+    returns,
+    *(
+        import_module(one.name)
+        for of in (losses, methods)
+        for one in pkgutil.iter_modules(of.__path__, f"{of.__name__}.")
+    ),
+]
 NAMED = [
     (key, value)
-    for key, (seam, home) in (SEAMS | {"mismatch": (MismatchCorrection, mismatch)}).items()
+    for home in HOMES
+    for key, seam in SEAMS.items()
     for value in vars(home).values()
     if isinstance(value, type)
     and issubclass(value, seam)
-    and value is not seam
+    and value.__module__ == home.__name__
+    and not isabstract(value)
     and f".{value.__name__}" not in OF_METHODS
 ]
 """Those that no method's file names."""

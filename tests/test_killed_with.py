@@ -168,7 +168,7 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
     parts = {
         "pairs": made(f"{REWARDS}.PairwiseJudge", **judge),
         "judge": made(f"{REWARDS}.JudgeReward", weight=0.5, **judge),
-        "length": made(f"{REWARDS}.LengthReward", zero_tokens=1, full_tokens=3, max_turns=4),
+        "length": made("cod_lightning.methods.length.LengthReward", zero_tokens=1, full_tokens=3, max_turns=4),
         "overlong": made("cod_lightning.methods.overlong.OverlongReward", zero_tokens=1, full_tokens=4, penalty=0.1),
         "rule": made(f"{REWARDS}.BrokenRule", pattern="[0-3]", penalty=0.1, kinds=["solve", "update"]),
     }

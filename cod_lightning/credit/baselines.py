@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cod_lightning.credit.table import EpisodeTable, PerEpisode
-from cod_lightning.ranges import NotPositive
 
 
 class Baseline(ABC):
@@ -23,7 +22,8 @@ class Baseline(ABC):
 
     @property
     def scales(self) -> bool:
-        """Whether advantages are in units of reward, so that `model.scale` divides them by a deviation."""
+        """Whether advantages are in units of reward, so that `model.scale` divides them by a deviation, and attempts and losses
+        compare siblings by them."""
         return True
 
     @property
@@ -62,7 +62,7 @@ class GroupMean(Baseline):
     """
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
-        return _advantages(returns, returns.values - mean(returns))
+        return advantages_of(returns, returns.values - mean(returns))
 
 
 @dataclass(frozen=True)
@@ -77,65 +77,7 @@ class LeaveOneOut(Baseline):
 
     def __call__(self, returns: PerEpisode) -> PerEpisode:
         total, count = sums(returns)
-        return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AsymRE(Baseline):
-    """A_i = R_i - (mean_k R_k + shift): a baseline below the mean weighs successes more than failures.
-
-    Source: arXiv 2506.20520, with a loss that has no importance weights (`method=reinforce`) and `model.scale=none`; a
-    baseline above the mean collapses there. Packs in which all returns are equal are imitated with weight -shift.
-
-    >>> returns = PerEpisode(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
-    >>> AsymRE(shift=-0.1)(returns).values.flatten()
-    tensor([ 0.6000, -0.4000])
-    """
-
-    shift: NotPositive = -0.1
-    """Added to the mean, in units of reward; at most 0."""
-
-    @property
-    def of_equals(self) -> float:
-        return -self.shift
-
-    def __call__(self, returns: PerEpisode) -> PerEpisode:
-        return _advantages(returns, returns.values - mean(returns) - self.shift)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accepted(Baseline):
-    """A_i = 1 for what is accepted, whatever `model.scale` is; everything else is in no row and in no denominator, as if it had
-    not been sampled.
-
-    With `method=reinforce` that is supervised fine-tuning on own successes, minus the mean log-prob of the accepted tokens:
-    rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
-    follows the credit: `TrajectoryCredit` accepts lifecycles as a whole, `EpisodeCredit` and `TaskCredit` episode by episode. What
-    differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
-
-    >>> returns = PerEpisode(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
-    >>> Accepted()(returns).valid.flatten().tolist(), Accepted(at_least=1.0)(returns).valid.flatten().tolist()
-    ([True, False, False], [True, False, False])
-    """
-
-    at_least: float | None = None
-    """Accept returns from here on, in units of reward; null accepts those above the mean of their siblings."""
-
-    @property
-    def compares(self) -> bool:
-        return self.at_least is None
-
-    @property
-    def scales(self) -> bool:
-        return False
-
-    def __call__(self, returns: PerEpisode) -> PerEpisode:
-        if self.at_least is not None:
-            accepted = returns.valid & (returns.values >= self.at_least)
-        else:
-            compared = GroupMean()(returns)
-            accepted = compared.valid & (compared.values > 1e-6)
-        return PerEpisode(accepted.to(returns.values), accepted)
+        return advantages_of(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
 
 
 @dataclass(frozen=True)
@@ -192,7 +134,7 @@ def mean(returns: PerEpisode) -> Float[Tensor, "G 1 E"]:
     return total / count.clamp_min(1)
 
 
-def _advantages(returns: PerEpisode, values: Float[Tensor, "G K E"]) -> PerEpisode:
+def advantages_of(returns: PerEpisode, values: Float[Tensor, "G K E"]) -> PerEpisode:
     """Zero and invalid wherever the return is unknown or no sibling is left to compare with."""
     valid = returns.valid & (returns.valid.sum(dim=1, keepdim=True) >= 2)
     return PerEpisode(torch.where(valid, values, 0.0).to(returns.values), valid)

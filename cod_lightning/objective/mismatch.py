@@ -71,24 +71,8 @@ class TokenTruncate(MismatchCorrection):
     """Largest weight of a token."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        weights = _weights(sampled, self.level)
+        weights = ratios(sampled, self.level)
         return weights.clamp_max(self.max_weight), weights
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenMask(MismatchCorrection):
-    """w_t = exp(d_t) where it is in [min_ratio, max_ratio], else 0: the token has no gradient.
-
-    Source: IcePop (arXiv 2510.18855), whose bounds are 0.5 and 5.
-    """
-
-    min_ratio: Share = 0.5
-    """Smallest ratio of a token that is kept."""
-    max_ratio: Positive = 5.0
-    """Largest ratio of a token that is kept."""
-
-    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        return _masked(_weights(sampled, self.level), self.min_ratio, self.max_ratio)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +103,7 @@ class SequenceMask(MismatchCorrection):
     """Largest weight of an episode that is kept."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        return _masked(_weights(sampled, self.level), self.min_weight, self.max_weight)
+        return kept_within(ratios(sampled, self.level), self.min_weight, self.max_weight)
 
 
 def corrected(
@@ -153,13 +137,13 @@ def mismatch_sums(
     }
 
 
-def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
+def ratios(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
     """exp of each unit's summed log-ratio, at its tokens."""
     units = units_of(level, sampled)
     return units.spread(units.sum(log_ratio(sampled)).clamp(-_LARGEST, _LARGEST).exp())
 
 
-def _masked(
+def kept_within(
     weights: Float[Tensor, "B T"], low: float, high: float
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """Those within the bounds, 0 in place of the others; and all of them."""

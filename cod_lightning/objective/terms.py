@@ -6,7 +6,6 @@ A term names the models whose log-probs it needs; `training/scorers.py` computes
 one frozen dataclass, named in `model.terms`.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.ranges import InnerShare, Positive
+from cod_lightning.ranges import Positive
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
-_LARGEST = 30.0
+LARGEST = 30.0
 """Log-ratios beyond it count as it (e^30 = 1e13), so that one token cannot make a sum infinite."""
 
 Estimator = Literal["k1", "k2", "k3"]
@@ -84,7 +83,7 @@ class LossTerm(ABC):
         """The term's sums over a micro-batch."""
 
 
-class _Divergence(LossTerm):
+class Divergence(LossTerm):
     """A term about one other model."""
 
     to: str
@@ -94,14 +93,14 @@ class _Divergence(LossTerm):
     def needs(self) -> tuple[str, ...]:
         return (self.to,)
 
-    def _others(self, inputs: TermInputs) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"], int]:
+    def others(self, inputs: TermInputs) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"], int]:
         """The other model's log-probs of action tokens, 0 where it gave none; which it gave, and how many it did not."""
         known = inputs.action_mask & inputs.scores[self.to].isfinite()
         return torch.where(known, inputs.scores[self.to], 0.0), known, int(inputs.action_mask.sum() - known.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
-class KL(_Divergence):
+class KL(Divergence):
     """Reverse divergence of the policy from another model, per sampled token: sum_t KL(policy || other) at t.
 
     Estimated on the tokens that the policy sampled, with d = policy - other (nats), by `kl_to_reference`; k2 has the gradient of
@@ -128,42 +127,9 @@ class KL(_Divergence):
         return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        other, known, num_missing = self._others(inputs)
+        other, known, num_missing = self.others(inputs)
         value = kl_to_reference(inputs.policy_logprobs, other, known, self.estimator)
         return TermSums(loss=value, logged=float(value.detach()), num_missing=num_missing)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JSD(_Divergence):
-    """Generalised Jensen-Shannon divergence from a teacher, per sampled token; between the two directions of KL.
-
-    With P the teacher, Q the policy and M = beta P + (1 - beta) Q, the divergence is beta KL(P || M) + (1 - beta) KL(Q || M) (GKD,
-    arXiv 2306.13649). It is estimated on the tokens that the policy sampled: with r = P / Q and m = beta r + 1 - beta at a token,
-    the value is beta r log(r / m) - (1 - beta) log m. The loss has the gradient -(1 - beta) log m times that of log Q, whose
-    expectation is the divergence's where the tokens are the policy's own. What differs from GKD: the sampled token stands for the
-    whole distribution, and samples are the student's alone. A token that the teacher likes much better pulls by log m, where
-    forward KL (`KL` with `estimator: k3`) pulls by r - 1.
-    """
-
-    coefficient: Positive = 1.0
-    """Weight of the divergence, above 0."""
-    to: str = "teacher"
-    """The other model: reference, or a key of `model.scorers`."""
-    beta: InnerShare = 0.5
-    """Share of the teacher in M, in (0, 1). Divided by beta the gradient tends to that of forward KL as beta falls to 0."""
-
-    @property
-    def logged_as(self) -> str:
-        return f"jsd_{self.to}"
-
-    def __call__(self, inputs: TermInputs) -> TermSums:
-        other, known, num_missing = self._others(inputs)
-        log_ratio = torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(_LARGEST)
-        log_mixed = torch.logaddexp(log_ratio + math.log(self.beta), torch.full_like(log_ratio, math.log1p(-self.beta)))
-        value = self.beta * log_ratio.exp() * (log_ratio - log_mixed) - (1 - self.beta) * log_mixed
-        pull = torch.where(known, -(1 - self.beta) * log_mixed, 0.0)
-        loss = (pull * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
-        return TermSums(loss=loss, logged=float(value[known].sum()), num_missing=num_missing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,29 +143,6 @@ class EntropyBonus(LossTerm):
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
         return TermSums(loss=-inputs.entropies.sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObservationLoss(LossTerm):
-    """Minus the log-probs of observation tokens, so that the policy learns what its actions lead to.
-
-    An observation is what a row has after its first action token and the policy did not sample. Source: the implicit world model of
-    "Agent Learning via Early Experience" (arXiv 2510.08558), there a supervised stage before training; here a term beside it.
-    """
-
-    observes: ClassVar[bool] = True
-    coefficient: Positive = 0.01
-    """Weight of an observation token beside an action token, above 0."""
-
-    @property
-    def logged_as(self) -> str:
-        return "observation_loss"
-
-    def __call__(self, inputs: TermInputs) -> TermSums:
-        """Logged in nats for each action token, as the loss has it."""
-        assert inputs.observation_logprobs is not None, "log-probs of observations"
-        loss = -inputs.observation_logprobs.sum()
-        return TermSums(loss=loss, logged=float(loss.detach()))
 
 
 def means(terms: Sequence[LossTerm], sums: Mapping[str, float], num_tokens: float) -> dict[str, float]:
@@ -236,7 +179,7 @@ def kl_to_reference(
     """
     gap = torch.where(action_mask, policy_logprobs - reference_logprobs, 0.0)  # masked first: 0 * inf is NaN backwards
     if estimator == "k3":
-        bounded = gap.detach().clamp_min(-_LARGEST) + gap - gap.detach()  # the gradient is that at the bound
+        bounded = gap.detach().clamp_min(-LARGEST) + gap - gap.detach()  # the gradient is that at the bound
         return (torch.expm1(-bounded) + bounded).sum()
     half_square = 0.5 * (gap**2).sum()
     return half_square if estimator == "k2" else half_square - half_square.detach() + gap.detach().sum()

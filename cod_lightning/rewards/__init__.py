@@ -7,7 +7,6 @@ from cod_lightning.lazy import lazily
 if TYPE_CHECKING:
     from cod_lightning.rewards.answer import BrokenRule as BrokenRule
     from cod_lightning.rewards.answer import FormatReward as FormatReward
-    from cod_lightning.rewards.answer import LengthReward as LengthReward
     from cod_lightning.rewards.base import ContextReward as ContextReward
     from cod_lightning.rewards.base import Reward as Reward
     from cod_lightning.rewards.base import SiblingReward as SiblingReward

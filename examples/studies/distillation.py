@@ -59,7 +59,7 @@ def specialist(world: str, other: str) -> tuple[str, ...]:
 
 def jsd(beta: float, coefficient: float) -> str:
     """The divergence from the teacher as the loss's only term."""
-    term = "cod_lightning.objective.terms.JSD"
+    term = "cod_lightning.methods.jsd.JSD"
     return json.dumps([{"class_path": term, "init_args": {"beta": beta, "coefficient": coefficient}}])
 
 

@@ -10,7 +10,8 @@ from msgspec import structs
 from cod_lightning.callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
+from cod_lightning.methods.icepop import TokenMask
+from cod_lightning.objective.mismatch import TokenTruncate
 from tests.small_fit import Updates, small_fit
 
 

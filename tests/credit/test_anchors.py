@@ -9,11 +9,12 @@ from math import prod
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import AsymRE, GroupMean, LeaveOneOut, TermsAlone
+from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Shared, context_worth
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.asymre import AsymRE
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,

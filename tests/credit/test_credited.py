@@ -9,12 +9,14 @@ import pytest
 import torch
 from msgspec import structs
 
-from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, TermsAlone
+from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Credited, next_solve
 from cod_lightning.credit.credited import credited as credited_entries
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.methods.accepted import Accepted
+from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.revisits import worth
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.segments import segments_of
@@ -114,17 +116,6 @@ def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_i
     assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
 
 
-@each("scale", ["none", "group", "batch"])
-def test_a_pack_whose_siblings_do_equally_well_is_filtered_whatever_a_shifted_baseline_gives_it(scale):
-    rewards = torch.tensor([[[0.7, 0.0, 0.7]] * 3, [[0.7, 0.0, 0.7], [0.7, 0.0, 0.7], [0.0, 0.0, 0.7]]])
-    valid = torch.ones_like(rewards, dtype=torch.bool)
-    table = CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=torch.tensor([0, 1, 0]))
-    found = credited(table, TaskCredit(), AsymRE(shift=-0.3), scale).whole
-    assert found.packs_with_signal.tolist() == [False, True]
-    assert found.figures()["train/zero_variance_packs"] == 0.5
-    assert (found.values[:9].abs().max() > 0) == (scale != "group"), "without a filter they are imitated"
-
-
 @each(
     ("baseline", "expected"),
     [(TermsAlone(), [True, False]), (Accepted(at_least=1.0), [True, False]), (GroupMean(), [False] * 2)],
@@ -137,15 +128,6 @@ def test_where_nothing_is_compared_a_pack_has_signal_if_any_of_it_is_trained_on(
         assert found.packs_with_signal.tolist() == expected
         assert found.figures()["train/zero_variance_packs"] == (0.0 if expected[0] else 1.0)
         assert found.trained.tolist() == ([True] * 2 if expected[0] or not filtered else [False] * 2) + [False] * 2
-
-
-@each("scale", ["group", "batch"])
-def test_what_is_accepted_weighs_1_whatever_the_scale_is(scale):
-    table = episode_table(
-        [[EpisodeFacts(k, 0, None, True, 0, 0, reward, 3) for k, reward in enumerate((0.2, 0.9, 1.0))]]
-    )
-    found = credited_entries(table, EpisodeCredit(), Accepted(), scale)
-    assert found.advantages.nan_to_num(0).tolist() == [0.0, 1.0, 1.0]
 
 
 def test_packs_that_are_filtered_have_no_say_in_the_tilt_of_those_that_are_trained_on():

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from cod_lightning.credit.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, deviation, divided
+from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, deviation, divided
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.credit.table import PerEpisode
 from cod_lightning.lifecycles import ConnectTheDots
+from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.propose import ProposeAndSolve
 from tests.cases import each
 from tests.credit_tables import cells, paper_table, random_table, returns_of, rewards_to_go
@@ -101,22 +102,6 @@ def scale(advantages, returns, mode):
 
 
 every_return = each("returns", [returns_of(EpisodeCredit(), random_table(seed, missing=0.25)) for seed in range(8)])
-
-
-@every_return
-@each("at_least", [None, 0.4])
-def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
-    found = Accepted(at_least=at_least)(returns)
-    for g in range(3):
-        for e in range(7):
-            alive = [k for k in range(5) if returns.valid[g, k, e]]
-            mean = sum(returns.values[g, k, e].item() for k in alive) / max(1, len(alive))
-            for k in range(5):
-                bar = mean + 1e-6 if at_least is None else at_least
-                accepted = k in alive and returns.values[g, k, e].item() >= bar
-                assert bool(found.valid[g, k, e]) == accepted
-                assert found.values[g, k, e].item() == float(accepted)
-    assert found.valid.any()
 
 
 @every_return

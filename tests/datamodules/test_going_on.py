@@ -13,16 +13,16 @@ from cod_lightning.callbacks.checkpoints import RunCheckpoint
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.checkpoints.checkpoint import damage, read_checkpoint
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of
-from cod_lightning.credit.baselines import AsymRE
 from cod_lightning.errors import SaveFailed
+from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
+from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.objective.mismatch import TokenTruncate
-from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.packs import Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.cases import each

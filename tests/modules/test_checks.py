@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import pytest
 
 from cod_lightning.callbacks import WeightSync
-from cod_lightning.credit.baselines import Accepted, AsymRE, TermsAlone
+from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
+from cod_lightning.methods.accepted import Accepted
+from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.growth import Growth
@@ -20,11 +22,11 @@ from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.methods.transcript import TranscriptContext
+from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.modules import GRPOModule
 from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
-from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.scorers import FrozenRole
 from tests.cases import each
 from tests.small_fit import small_data, small_fit, small_policy

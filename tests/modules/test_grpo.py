@@ -12,9 +12,10 @@ import torch
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.returns import TrajectoryCredit
 from cod_lightning.errors import NonFiniteLoss
+from cod_lightning.methods.jsd import JSD
 from cod_lightning.methods.privileged import PrivilegedScorer, after
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.objective.terms import JSD, KL, EntropyBonus
+from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.training.scorers import Played, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from tests.credit_tables import advantage

@@ -14,13 +14,13 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import GRPOModule, WarmStartModule
 from cod_lightning.objective.batch import collate
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.scorers import Scorer
 from tests.cases import each
 from tests.credit_tables import credit_table, kept_credit

@@ -16,13 +16,13 @@ from cod_lightning.datamodules.rollout import RolloutDataModule
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.forward import row_tree
 from cod_lightning.forward.row_tree import RowTree
+from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.objective.losses import DAPO, GSPO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
-from cod_lightning.training.critics import ValueHead
 from cod_lightning.training.rollouts import TrainingRollouts
 from tests.adapted import write_base
 from tests.cases import each

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cod_lightning.methods.icepop import TokenMask
 from cod_lightning.objective.losses import REC
 from cod_lightning.objective.mismatch import (
     SequenceMask,
     SequenceTruncate,
-    TokenMask,
     TokenTruncate,
     corrected,
     mismatch_figures,

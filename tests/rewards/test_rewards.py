@@ -12,7 +12,7 @@ from msgspec import structs
 
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.lifecycles import Program
-from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward
+from cod_lightning.rewards import ContextReward, FormatReward, Reward, WorldReward
 from cod_lightning.rewards.base import rewards_of, scored
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Task
@@ -216,7 +216,7 @@ def test_parts_are_logged_by_position_only_where_there_are_some():
     assert (total, count) == (-6.0, 12)
 
 
-def test_format_and_length_by_their_definition():
+def test_format_by_its_definition():
     for status, given, expected in (
         (EpisodeStatus.MALFORMED, (0.2, 0.05), -0.2),
         (EpisodeStatus.MALFORMED, (), -0.1),
@@ -225,22 +225,6 @@ def test_format_and_length_by_their_definition():
         (EpisodeStatus.COMPLETED, (0.2, 0.05), 0.0),
     ):
         assert score(solved(status=status), form=FormatReward(*given)).parts == {"world": 1.0, "form": expected}
-
-    def expected(reward, lengths, c, zero, full, most):
-        if reward <= 0:
-            return reward
-        response = 0.0
-        for length in lengths:
-            response += min(1.0, max(0.0, (length - zero) / (full - zero))) / len(lengths)
-        return max(0.0, reward - c * (response + len(lengths) / most))
-
-    for reward in (0.0, 0.05, 1.0):
-        for lengths in ((1,), (10, 20, 30), (500, 2, 15)):
-            for c in (0.1, 2.0):
-                part = LengthReward(c, zero_tokens=10, full_tokens=30, max_turns=4)
-                episode = score(solved(reward, turns=tuple(map(turn, lengths))), length=part)
-                assert episode.reward == pytest.approx(expected(reward, lengths, c, 10, 30, 4))
-    assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
 
 
 def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_held_it():

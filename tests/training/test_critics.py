@@ -1,4 +1,4 @@
-"""Values from hidden states: advantages as the definition has them, what is learned, and who gets none."""
+"""Values from hidden states: what is learned, and which rows get none."""
 
 import copy
 import math
@@ -8,26 +8,11 @@ import torch
 
 from cod_lightning.callbacks.weight_sync import WeightSync
 from cod_lightning.credit.table import kind_id
-from cod_lightning.training.critics import CriticAtWork, ValueHead
+from cod_lightning.methods.value_head import ValueHead
+from cod_lightning.training.critics import CriticAtWork
 from cod_lightning.types import EpisodeKind
-from tests.cases import each
 from tests.credit_tables import made_batch
 from tests.small_fit import small_fit
-
-
-@each("gae_lambda", [0.0, 0.7, 1.0])
-def test_advantages_are_those_of_the_loop_over_action_tokens(gae_lambda):
-    torch.manual_seed(0)
-    values, returns, mask = torch.randn(6, 9), torch.randn(6), torch.rand(6, 9) < 0.5
-    found = ValueHead(gae_lambda=gae_lambda).advantages(values, returns, mask)
-    for row in range(6):
-        tokens = mask[row].nonzero().squeeze(1).tolist()
-        after = 0.0
-        for number, t in reversed(list(enumerate(tokens))):
-            ends = number == len(tokens) - 1
-            following = returns[row] if ends else values[row, tokens[number + 1]]
-            after = float(following - values[row, t]) + gae_lambda * after
-            assert float(found[row, t]) == pytest.approx(after, abs=1e-5)
 
 
 def test_values_are_those_before_the_step_and_come_near_the_returns_after_many():

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from cod_lightning.credit.baselines import AsymRE, GroupMean
+from cod_lightning.credit.baselines import GroupMean
 from cod_lightning.credit.credited import credited
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.self_imitation import SelfImitation
 from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.objective.batch import collate
