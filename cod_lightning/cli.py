@@ -26,7 +26,6 @@ commands:
   validate     play the validation packs, and write their lifecycles down
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
-  launch       fit on many machines, by Slurm (--nodes, --servers)
   serve        the vLLM servers that a config's training samples with, on this machine
   warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
@@ -56,6 +55,7 @@ _RIGHTS = "Let this user read and write there, or name another."
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _ROOM),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    errno.ENOTEMPTY: "Name another folder.",  # something was written there meanwhile
 }
 """By the number of what the system refuses."""
 
@@ -105,7 +105,9 @@ def _run(args: list[str]) -> int:
 def _answered(args: list[str]) -> int:
     try:
         command, rest = args[0], args[1:]
-        _check(command)
+        if command not in COMMANDS:
+            meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
+            raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
@@ -129,15 +131,3 @@ def _answered(args: list[str]) -> int:
         if stopped.message:
             print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
-
-
-def _check(command: str) -> None:
-    """Raise `ConfigError` for a command that there is not, and for ranks that are no numbers."""
-    if command not in COMMANDS:
-        meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
-        raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
-    from cod_lightning.files import RANKS
-
-    for name in RANKS:  # which libraries read as they are imported
-        if not (rank := os.environ.get(name, "0")).isdecimal():
-            raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")

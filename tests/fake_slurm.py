@@ -5,6 +5,7 @@ A node is a loopback address, or a network namespace with an address of its own.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,21 +37,20 @@ def install(folder: Path, namespaces: Mapping[str, str] | None = None) -> dict[s
 
 def sbatch(arguments: list[str]) -> int:
     """Begin the job in the background; its output is slurm-JOB.out in the current folder, its process in FAKE_SLURM/pid."""
-    script = Path(arguments[-1])
-    asked = {}
-    for line in script.read_text().splitlines():
-        if line.startswith("#SBATCH --"):
-            key, _, value = line.removeprefix("#SBATCH --").partition("=")
-            asked[key] = value
-    nodes = int(asked["nodes"])
+    place = next(i for i, argument in enumerate(arguments) if not argument.startswith("--"))
+    script, *words = arguments[place:]
+    said = re.findall(r"^#SBATCH (--.*)", Path(script).read_text(), flags=re.MULTILINE)
+    asked = dict(one.removeprefix("--").partition("=")[::2] for one in (*said, *arguments[:place]))
+    nodes, gpus = int(asked["nodes"]), int(asked["gpus-per-node"])
     environment = os.environ | {
         "SLURM_JOB_ID": JOB,
         "SLURM_JOB_NODELIST": f"node[1-{nodes}]",
         "SLURM_CPUS_ON_NODE": "1",
+        **({"SLURM_GPUS_ON_NODE": str(gpus)} if gpus else {}),
     }
     with Path(f"slurm-{JOB}.out").open("ab") as out:
         child = subprocess.Popen(
-            ["bash", str(script)],
+            ["bash", script, *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -112,7 +112,7 @@ ABSENT = (
 """What is said where a command is right and this machine lacks something: an extra, a model, a server, an earlier run."""
 BEHIND = {
     **dict.fromkeys(("deploy", "evolve", "plan", "serve"), "--print_config"),
-    **{"launch": "--dry_run", "sweep": "--print_jobs", "check": "--num_packs=2"},
+    **{"sweep": "--print_jobs", "check": "--num_packs=2"},
 }
 """What keeps a command of a guide short."""
 NEEDS = {

@@ -1,7 +1,7 @@
 """What `python -m cod_lightning` does: a module with a `run` for each command."""
 
 LIGHTNING = ("fit", "validate", "test")
-_OWN = "plan launch serve warm_start export deploy evolve context worlds check play report doctor sweep"
+_OWN = "plan serve warm_start export deploy evolve context worlds check play report doctor sweep"
 COMMANDS = dict.fromkeys(LIGHTNING, "fit") | {name: name for name in _OWN.split()}
 """Command -> the module with its `run`."""
 LIGHT = ("context", "worlds", "check", "play", "report", "sweep")

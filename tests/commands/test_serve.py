@@ -18,7 +18,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests import stand_in_vllm
 from tests.command_line import COMMAND, ROOT
-from tests.commands.test_launch import alive
+from tests.test_slurm import alive
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")]
 

@@ -1,13 +1,13 @@
-"""Kills jobs of `launch` and `sweep`s at random moments, lets them go on, and compares what comes out; part of `make soak`.
+"""Kills jobs of Slurm and `sweep`s at random moments, lets them go on, and compares what comes out; part of `make soak`.
 
     PYTHONPATH=. python examples/studies/robustness/job_kills.py [--kills 100] [--commands launch sweep]
         [--out docs/results/job_kills.json]
 
-A job of `launch` runs under a stand-in of Slurm, on one node and with a checkpoint after each of its 8 updates. SIGKILL goes to the
-batch script, the step, torchrun's agent or the rank, or to all at once; then the same job is queued again. A `sweep` of two cells
-is killed alone, or with its job; then it is typed again. Exits with 1 where a process is left or hangs, where a job ends with an
-error that no kill explains, or where weights are not those of a run without kills. Kills that `--out` has count, so that it goes
-on where it was stopped.
+A job is `examples/slurm.sh` under a stand-in of Slurm, on one node and with a checkpoint after each of its 8 updates. SIGKILL goes
+to the batch script, the step, torchrun's agent or the rank, or to all at once; then the same job is queued again. A `sweep` of two
+cells is killed alone, or with its job; then it is typed again. Exits with 1 where a process is left or hangs, where a job ends with
+an error that no kill explains, or where weights are not those of a run without kills. Kills that `--out` has count, so that it
+goes on where it was stopped.
 """
 
 import argparse
@@ -35,6 +35,8 @@ LIMIT_S = 300.0
 MARK = "COD_LIGHTNING_KILLED"
 """Environment variable by which the processes of a command are found."""
 _SUITE = "{name: held_out, num_packs: 8, controls: [], warm_start_temperatures: []}"
+JOB = ["sbatch", "--parsable", "--nodes=1", "--gpus-per-node=0", str(ROOT / "examples" / "slurm.sh")]
+"""The beginning of the line that submits one."""
 CELLS = [
     *(
         "warm_start=null",
@@ -99,23 +101,24 @@ def cells_that_differ(root: Path, whole: Path) -> int:
 
 
 class Launched:
-    """Jobs of `launch` in one folder."""
+    """Jobs of `examples/slurm.sh` in one folder."""
 
     share = 0.5
     """Of the time that it takes without kills: within it, it is killed. What goes on is over sooner than what begins."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mark = folder, str(folder / "launch")
-        self.environment = os.environ | fake_slurm.install(folder / "slurm", {"127.0.0.1": ""}) | {MARK: self.mark}
+        self.environment = (
+            os.environ
+            | fake_slurm.install(folder / "slurm", {"127.0.0.1": ""})
+            | {MARK: self.mark, "PYTHON": sys.executable}
+        )
         self.environment |= {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(folder / "cache")}
 
     def submit(self, root: Path) -> None:
-        """The job, by the command the first time and as Slurm queues it again after that."""
-        line, cwd = ["sbatch", "--parsable", "job.sh"], root / "launch"
-        if not (cwd / "job.sh").is_file():
-            line, cwd = [sys.executable, "-m", "cod_lightning", "launch", *SMALL[1:]], self.folder
-            line += ["--gpus", "0", "--checkpoint_every", "1", "--trainer.default_root_dir", str(root)]
-        done = subprocess.run(line, cwd=cwd, env=self.environment, capture_output=True, text=True, check=False)
+        """The job, for the first time or as Slurm queues it again after that."""
+        line = [*JOB, str(root), *SMALL[1:], "--checkpoint_every", "1"]
+        done = subprocess.run(line, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
 
     def ended(self, root: Path) -> bool:

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python examples/studies/robustness/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
 
-Every node is a namespace with an address of its own on one bridge. The job is the one that `launch` renders for Slurm, run by
+Every node is a namespace with an address of its own on one bridge. The job is `examples/slurm.sh`, run by
 stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: an undisturbed run; the same with the
 second node killed after three updates, then the same job again; the same, then going on with one node and then with two ranks on
 it. Then the two sample from a server on a third, a stand-in whose tokens come from seeds alone: an undisturbed run; one
@@ -39,7 +39,7 @@ UPDATES = 8
 SMALL = [
     *("--warm_start", "null", "--torch_threads", "1", "--data.suites", "null", "--checkpoint_every", "1"),
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
-    *("--data.group_size", "4", "--data.val_packs", "8", "--trainer.max_epochs", "2", "--gpus", "0"),
+    *("--data.group_size", "4", "--data.val_packs", "8", "--trainer.max_epochs", "2"),
 ]
 SERVED = ("--config", "smoke", "engine=VLLMServerEngine", "--data.engine.local.kv_cache_gb", "0.25")
 BLIND = json.dumps(
@@ -60,35 +60,40 @@ class Cluster:
         folder.mkdir(exist_ok=True)
         self.nodes, self.folder, self.python = nodes, folder, python
         self.names = list(nodes.values())
-        (folder / "setup.sh").write_text("export GLOO_SOCKET_IFNAME=eth0\n")
         self.environment = os.environ | fake_slurm.install(folder / "slurm", nodes)
         self.environment |= {
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, *path))),
             "COD_LIGHTNING_CACHE": str(folder / "cache"),
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "PYTHON": python,
         }
+        self.num_jobs = 0
 
-    def launch(self, root: Path, *more: str) -> "Job":
-        """The job, submitted by the command."""
-        line = [self.python, "-m", "cod_lightning", "launch", *more, *SMALL, "--setup", str(self.folder / "setup.sh")]
-        line += ["--python", self.python, "--trainer.default_root_dir", str(root)]
-        done = subprocess.run(line, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
-        return Job(self, root)
+    def launch(self, root: Path, *more: str, nodes: int, servers: int = 0, ranks: int = 1) -> "Job":
+        """The job, submitted."""
+        self.num_jobs += 1
+        environment = self.environment | {
+            "SERVERS": str(servers),
+            "RANKS": str(ranks),
+            "FAKE_SLURM_JOB": str(self.num_jobs),
+        }
+        line = ["sbatch", "--parsable", f"--nodes={nodes}", "--gpus-per-node=0", str(ROOT / "examples" / "slurm.sh")]
+        return self._submitted(root, [*line, str(root), *more, *SMALL], environment)
 
-    def again(self, root: Path) -> "Job":
+    def again(self, job: "Job") -> "Job":
         """The same job once more, as Slurm queues it again after it has lost a node."""
-        launch = root / "launch"
-        subprocess.run(
-            ["sbatch", "--parsable", "job.sh"], cwd=launch, env=self.environment, check=True, capture_output=True
-        )
-        return Job(self, root)
+        return self._submitted(job.root, job.line, job.environment)
+
+    def _submitted(self, root: Path, line: list[str], environment: dict[str, str]) -> "Job":
+        subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, check=True)
+        return Job(self, root, line, environment)
 
 
 class Job:
     """A job that runs."""
 
-    def __init__(self, cluster: Cluster, root: Path) -> None:
-        self.cluster, self.root = cluster, root
+    def __init__(self, cluster: Cluster, root: Path, line: list[str], environment: dict[str, str]) -> None:
+        self.cluster, self.root, self.line, self.environment = cluster, root, line, environment
         self.pid, self.began = int((cluster.folder / "slurm" / "pid").read_text()), time.monotonic()
 
     def running(self) -> bool:
@@ -122,7 +127,7 @@ class Job:
         return round(time.monotonic() - since, 1)
 
     def said(self) -> str:
-        logs = (*self.root.glob("launch/*.log"), *self.root.glob("launch/*.out"))
+        logs = (*self.root.glob("launch/*.log"), *self.cluster.folder.glob("slurm-*.out"))
         return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1500:]}" for log in logs)
 
 
@@ -145,32 +150,31 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """What happened to three runs with that strategy."""
     config = ("--config", "smoke", *by_strategy(strategy))
     whole, killed, fewer = (cluster.folder / f"{strategy}-{name}" for name in ("whole", "killed", "fewer"))
-    whole_s = cluster.launch(whole, *config, "--nodes", "2").end()
+    whole_s = cluster.launch(whole, *config, nodes=2).end()
     assert num_updates(whole) == UPDATES, "the undisturbed run did not end"
     found: dict[str, Any] = {"strategy": strategy, "whole_s": whole_s, "updates": UPDATES}
 
-    job = cluster.launch(killed, *config, "--nodes", "2")
+    job = cluster.launch(killed, *config, nodes=2)
     job.until(3)
     namespaces.kill(cluster.names[1])
     found["ends_after_loss_of_a_node_s"] = job.end()
     found["updates_at_loss"] = num_updates(killed)
     assert num_updates(killed) < UPDATES, "the node was killed too late"
-    cluster.again(killed).end()
+    cluster.again(job).end()
     assert num_updates(killed) == UPDATES
     found["difference_after_going_on_with_two_nodes"] = difference(killed, whole)
     assert found["difference_after_going_on_with_two_nodes"] == 0.0
 
-    job = cluster.launch(fewer, *config, "--nodes", "2")
+    job = cluster.launch(fewer, *config, nodes=2)
     job.until(3)
     namespaces.kill(cluster.names[1])
     job.end()
-    alone = cluster.launch(fewer, *config, "--nodes", "1", "--accept_changes", "true")
+    alone = cluster.launch(fewer, *config, "--accept_changes", "true", nodes=1)
     alone.until(5)
     os.kill(alone.pid, signal.SIGUSR1)  # as Slurm does before the time is up
     found["stops_after_signal_s"] = alone.end()
     found["updates_at_signal"] = num_updates(fewer)
-    more = ("--nodes", "1", "--trainer.devices", "2", "--accept_changes", "true")
-    cluster.launch(fewer, *config, *more).end()
+    cluster.launch(fewer, *config, "--accept_changes", "true", nodes=1, ranks=2).end()
     assert num_updates(fewer) == UPDATES
     found["difference_after_two_nodes_one_node_two_ranks"] = difference(fewer, whole)
     assert found["difference_after_two_nodes_one_node_two_ranks"] < 1e-3
@@ -180,16 +184,16 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
 def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """The same where the two nodes sample from a stand-in server on a third."""
     config = (*SERVED, *by_strategy(strategy), "--trainer.callbacks", BLIND)
-    three, third = ("--nodes", "3", "--servers", "1"), cluster.names[2]
+    third = cluster.names[2]
     whole, killed, fewer = (cluster.folder / f"served-{strategy}-{name}" for name in ("whole", "killed", "fewer"))
     found: dict[str, Any] = {"strategy": strategy, "servers": "stand-in"}
-    found["whole_s"] = cluster.launch(whole, *config, *three).end()
+    found["whole_s"] = cluster.launch(whole, *config, nodes=3, servers=1).end()
     found["updates"] = num_updates(whole)
     assert found["updates"] == UPDATES, "the undisturbed run did not end"
     found["weights_moved_by"] = moved(whole)
     assert found["weights_moved_by"] > 0
 
-    job = cluster.launch(killed, *config, *three)
+    job = cluster.launch(killed, *config, nodes=3, servers=1)
     job.until(1)
     kill_server(third)
     job.until_said("it is started again")
@@ -203,11 +207,11 @@ def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
     found["ends_after_loss_of_the_servers_s"] = job.end()
     assert "the servers ended before the training did" in job.said()
     shutil.copytree(killed, fewer, symlinks=True)
-    cluster.again(killed).end()
+    cluster.again(job).end()
     found["difference_after_going_on_with_three_nodes"] = difference(killed, whole)
     assert found["difference_after_going_on_with_three_nodes"] == 0.0
 
-    cluster.launch(fewer, *config, "--nodes", "2", "--servers", "1", "--accept_changes", "true").end()
+    cluster.launch(fewer, *config, "--accept_changes", "true", nodes=2, servers=1).end()
     found["difference_after_going_on_with_two_nodes"] = difference(fewer, whole)
     assert found["difference_after_going_on_with_two_nodes"] < 1e-3
     assert num_updates(killed) == num_updates(fewer) == UPDATES
@@ -216,17 +220,17 @@ def served(cluster: Cluster, strategy: str) -> dict[str, Any]:
 
 def with_vllm(cluster: Cluster, strategy: str) -> dict[str, Any]:
     """The two nodes sample from vLLM on the third."""
-    config = (*SERVED, *by_strategy(strategy), "--nodes", "3", "--servers", "1")
+    config = (*SERVED, *by_strategy(strategy))
     whole, killed = (cluster.folder / f"vllm-{strategy}-{name}" for name in ("whole", "killed"))
     found: dict[str, Any] = {"strategy": strategy, "servers": "vllm"}
-    found["whole_s"] = cluster.launch(whole, *config).end()
-    job = cluster.launch(killed, *config)
+    found["whole_s"] = cluster.launch(whole, *config, nodes=3, servers=1).end()
+    job = cluster.launch(killed, *config, nodes=3, servers=1)
     job.until(3)
     namespaces.kill(cluster.names[2])
     found["ends_after_loss_of_the_servers_s"] = job.end()
     found["updates_at_loss"] = num_updates(killed)
     assert found["updates_at_loss"] < UPDATES, "the node was killed too late"
-    cluster.again(killed).end()
+    cluster.again(job).end()
     for root in (whole, killed):
         assert num_updates(root) == UPDATES
         rows = list(csv.DictReader((root / "metrics.csv").open()))
