@@ -48,7 +48,7 @@ play --env.max_turns 3
 play --env raises.World ## raises.py:1 | no database
 play --env faulty.Built ## faulty.py:7 | no database
 play --env faulty.Drawn ## --env | Drawn | faulty.py:12
-play --env half.Half ## half.Half | is abstract
+play --env half.Half ## half.Half | is abstract | It lacks sample_pack, step.
 check ## --env | missing
 check --env nowhere.World ## nowhere.World
 check --env half.py ## half.py | my_file.MyWorld
@@ -93,6 +93,8 @@ SMOKE --model.scale big
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --data.group_size 1
+fit --config smoke --seed 2 ## --seed=2 | Did you mean seed_everything?
+SMOKE --data.suites [held_out] ## setting_b. Check the spelling.
 SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_domain?
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:17

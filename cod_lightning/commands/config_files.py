@@ -190,7 +190,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
         if os.path.isfile(path):  # False for a name that is too long, too
             return path
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
-    meant = did_you_mean(stem, names, cutoff=0.6 if "/" in stem else 0.3)
+    meant = did_you_mean(stem, names, cutoff=0.6 if group or "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
 

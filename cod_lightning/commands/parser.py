@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser
 from jsonargparse._common import ImportDenied
+from jsonargparse._link_arguments import ActionLink
 
 from cod_lightning.commands.shipped import classes, groups
 from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, said_where
@@ -48,9 +49,8 @@ class OneLine(ArgumentParser):
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
         trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in _causes(ex)) else ""
-        self.exit(
-            2, f"{self.prog}: error: {said} ({_nearest(self, message, ex)}{trust}{self.prog} --help lists all keys)\n"
-        )
+        meant = f"{_unwritten(message)}{_nearest(self, message, ex)}"
+        self.exit(2, f"{self.prog}: error: {said} ({meant}{trust}{self.prog} --help lists all keys)\n")
 
 
 def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:
@@ -66,6 +66,13 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
     for name, (kind, default, text) in options.items():
         how = {"required": True} if default is ... else {"default": default}
         add(f"--{name}", help=text, **({"action": "store_true"} if kind is None else how | {"type": kind}))
+
+
+def _unwritten(message: str) -> str:
+    """The sentence that names what a class still has to define, where the message says that it is abstract."""
+    module, _, name = message.partition(" is abstract")[0].rpartition(" ")[2].rpartition(".")
+    lacks = sorted(getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", ()))
+    return f"It lacks {', '.join(lacks)}. " if lacks else ""
 
 
 def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
@@ -87,11 +94,13 @@ def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
             described = ArgumentParser()
             described.add_class_arguments(found)
             known |= described._option_string_actions
-    keys = [one.removeprefix("--") for one in known or parser._option_string_actions if one.startswith("--")]
+    options = known or parser._option_string_actions
+    keys = [key[2:] for key in options if key.startswith("--") and not isinstance(options[key], ActionLink)]
     leaves = {name.rpartition(".")[2]: name for name in reversed(keys)}
     if "config" in keys:
         leaves |= {group: group for group in groups()}
     close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
+    close += [leaf for leaf in leaves if leaf.startswith(unknown[-1])]
     return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in keys else ""
 
 
