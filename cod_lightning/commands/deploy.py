@@ -116,7 +116,7 @@ def _check_lasting(env: TextEnv) -> None:
 def _print_episode(console: Console, store: ContextStore, episode: Episode) -> None:
     if episode.kind is EpisodeKind.UPDATE:
         lines = episode.context_after.strip().splitlines() or ["(empty)"]
-        kept = "" if episode.success else f" kept the old one: {episode.status}"
+        kept = "" if episode.success else f" (the rewrite is {episode.status}: the old one is kept)"
         console.print(Text(f"    context {store.current().version}: {lines[0][:80]}").append(kept, "yellow"))
         return
     if episode.kind is EpisodeKind.WRITE:
