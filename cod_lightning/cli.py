@@ -108,6 +108,11 @@ def _answered(args: list[str]) -> int:
         if command not in COMMANDS:
             meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
             raise ConfigError("command", command or "empty", f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
+        from cod_lightning.files import RANKS
+
+        for name in RANKS:  # which libraries read as they are imported
+            if not (rank := os.environ.get(name, "0")).isdecimal():
+                raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
