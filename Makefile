@@ -57,7 +57,7 @@ soak: .venv/installed-test
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
 	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -n 2 --hypothesis-profile full $$(grep -rl 'from hypothesis' tests --include='test_*.py')
 	$(MAKE) vllm VLLM_TESTS='vllm and soak'
-	PYTHONPATH=. .venv/bin/python tests/soak/planted.py
+	PYTHONPATH=. .venv/bin/python tests/soak/planted.py --out docs/results/planted.json
 	PYTHONPATH=. .venv/bin/python examples/studies/robustness/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 	PYTHONPATH=. .venv/bin/python examples/studies/robustness/deploy_kills.py --out docs/results/deploy_kills.json
 	PYTHONPATH=. .venv/bin/python examples/studies/robustness/train_kills.py --out docs/results/train_kills.json

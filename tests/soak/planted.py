@@ -1,17 +1,19 @@
 """Plants each bug of `planted.yaml` in a copy of the project, runs the tests that are to catch it, and prints what was caught.
 
-    PYTHONPATH=. python tests/soak/planted.py [--only TEXT] [--share 2/4]
+    PYTHONPATH=. python tests/soak/planted.py [--only TEXT] [--share 2/4] [--out docs/results/planted.json]
 
-Tests run in children of a process that has imported the libraries. Where a file was moved, its text is searched for, and of a
+With `--out` all are planted, and the numbers written with the commit: per part of the project, bugs caught and planted. Tests run in children of a process that has imported the libraries. Where a file was moved, its text is searched for, and of a
 file of tests its name.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 
@@ -26,7 +28,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="Bugs whose file or tests hold this text.")
     parser.add_argument("--share", default="1/1", help="The second of four shares of them: 2/4.")
+    parser.add_argument("--out", type=Path, help="The JSON file; none with --only or --share.")
     options = parser.parse_args()
+    if options.out and (options.only or options.share != "1/1"):
+        parser.error("--out counts all bugs, without --only and --share")
+    out, commit = options.out and options.out.absolute(), _commit()
     which, of = map(int, options.share.split("/"))
     table = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
     bugs = [(tests, *bug) for tests, bugs in table.items() for bug in bugs if options.only in tests + bug[0]]
@@ -43,8 +49,24 @@ def main() -> int:
         for tests in dict.fromkeys(tests for tests, *_ in bugs):
             assert not _fails(tests), f"{tests} fail without a bug"
         missed = [bug for bug in bugs if not _caught(there, *bug)]
+    if out:
+        planted, lost = (Counter(_part(name) for _, name, *_ in some) for some in (bugs, missed))
+        parts = {part: {"caught": planted[part] - lost[part], "planted": planted[part]} for part in sorted(planted)}
+        found = {"commit": commit, "caught": len(bugs) - len(missed), "planted": len(bugs), "parts": parts}
+        out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{len(bugs) - len(missed)} of {len(bugs)} caught")
     return 1 if missed else 0
+
+
+def _commit() -> str:
+    """What is copied: the commit, with "-dirty" where the working tree differs."""
+    described = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude", "*"]
+    return subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _part(name: str) -> str:
+    """The folder of the project that a file is in: credit, callbacks."""
+    return Path(name.removeprefix("cod_lightning/")).parts[0]
 
 
 def _copied(there: Path) -> Path:
