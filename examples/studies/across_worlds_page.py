@@ -136,9 +136,9 @@ then plays 256 held-out packs of 4 of each (8 to 256 hidden rules) at T=1.
 *None*: no task was solved. †: left by Holm's correction for {num_pairs} pairs. [All](across_worlds.json).
 """
 SEEN = """
-- **Each world is learnt where it is trained, nine of ten over three seeds**; in pde the seeds differ too much.
-- **It carries over between worlds that share their words.** In the 88 other pairs not one task is solved: the policy answers in the
-  words of its own world.
+- **Each world is learnt where it is trained, nine of ten over three seeds**; in pde seeds differ too much.
+- **It carries over between worlds that share their words.** In the 88 other pairs no task is solved: answers are in the words of
+  the policy's own world.
 - **Words never trained become one word**: their mean cosine is .96 to .99, that of trained words -.01 to .37. The embeddings are
   the output layer, and training pushes all unseen words the same way.
 - **Nine worlds do not help with the tenth.**
@@ -153,5 +153,5 @@ help. Where words are no obstacle, looking up and noting carry over ([carry-over
 """
 LIMITS = """
 **Limits.** Not measured: all but each of the other seven worlds, longer training, larger policies. Compact alchemy, apps and
-terminal still held out rules in tests ([splits](splits.md)).
+terminal held out rules in tests ([splits](splits.md)).
 """

@@ -1,7 +1,7 @@
 """The page of `apps.py`: its tables and texts."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -37,7 +37,6 @@ def page(results: dict[str, Any]) -> str:
             )
         ),
         CODE.strip(),
-        table(["seed", *CODE_POLICIES.values(), "more"], list(_of_code(seeds))),
         _code_reading(list(seeds.values())),
         LIMITS.strip(),
     ]
@@ -50,27 +49,33 @@ def _code_reading(seeds: Sequence[dict[str, Any]]) -> str:
     def together(policy: str, kind: str, of: Sequence[dict[str, Any]] = seeds) -> list[int]:
         return [sum(tasks) for tasks in zip(*(one[policy]["kinds"][kind] for one in of), strict=True)]
 
-    greedy = {
+    by_kind = {
         kind: (together("warm_start_t0.0", kind), together("trained_t0.0", kind))
         for kind in seeds[0]["trained"]["kinds"]
     }
+
+    def by_seed(of: Iterable[dict[str, Any]], key: str) -> str:
+        return ", ".join(f"{one['tgc'][0]:.2f}" if key == "tgc" else str(one["sgc"][0]) for one in of)
+
+    best, greedy, hot = (
+        [_best(of) for of in seeds],
+        [of["trained_t0.0"] for of in seeds],
+        [of["trained"] for of in seeds],
+    )
     return CODE_READING.strip().format(
+        start=by_seed(best, "tgc"),
+        start_packs=by_seed(best, "sgc"),
+        end=by_seed(greedy, "tgc"),
+        end_packs=by_seed(greedy, "sgc"),
+        hot=by_seed(hot, "tgc"),
+        more=", ".join(_signed(one["greedy_less"]) for one in best),
         kinds=", ".join(
-            f"`{kind}` {before[0]} to {after[0]} of {after[1]}" for kind, (before, after) in greedy.items()
+            f"`{kind}` {before[0]} to {after[0]} of {after[1]}" for kind, (before, after) in by_kind.items()
         ),
         rare=together("training", "contact_moves", seeds[:2]),
         before=together("warm_start_t0.0", "contact_moves", seeds[:2]),
         after=together("trained_t0.0", "contact_moves", seeds[:2]),
     )
-
-
-def _of_code(seeds: Mapping[str, dict[str, Any]]) -> Iterator[list[str]]:
-    """A row for each seed."""
-    for seed, of in seeds.items():
-        shares = (
-            "{:.2f} [{:.2f}, {:.2f}]".format(*of[name]["tgc"]) + f" ({of[name]['sgc'][0]})" for name in CODE_POLICIES
-        )
-        yield [seed, *shares, _signed(_best(of)["greedy_less"])]
 
 
 def _best(of: Mapping[str, Any]) -> Any:
@@ -88,13 +93,7 @@ def _solved(name: str, runs: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     def tasks(of: str) -> list[dict[str, float]]:
         return [{key: mean(curve) for key, curve in run[of].items()} for run in runs if of in run]
 
-    for label, shares in (
-        ("tasks (TGC)", tasks("curves")),
-        ("packs (SGC)", [run["whole"] for run in runs]),
-        ("tasks (TGC) of training packs", tasks("training_packs")),
-    ):
-        if not shares:
-            continue
+    for label, shares in (("tasks (TGC)", tasks("curves")), ("packs (SGC)", [run["whole"] for run in runs])):
         starts = [key for key in shares[0] if re.fullmatch(r"warm_start(_t[\d.]+)?", key)]
         best = max(starts, key=lambda key: mean(one[key] for one in shares))
         found = {key: [one[key] for one in shares] for key in ("random", best, "trained", "blanked_context")}
@@ -137,33 +136,26 @@ and SGC are AppWorld's: shares of tasks solved, and of packs solved whole. Means
 """.strip()
 READING = """
 **REC, which is CoD, and LOOP end above random and not above their warm start at its best temperature**, in packs of the training
-split neither: the split is not why. Both become surer of what they did before, and no more tasks are solved by any of eight: from
-the first update to the last quarter of the training {ends} (nats a token).
+split neither. Both become surer of what they did before, and no more tasks are solved by any of eight. From the first update to
+the last quarter: {ends} (nats a token).
 """
-CODE_POLICIES = {
-    "warm_start_t0.0": "warm start, T=0",
-    "warm_start_t0.3": "T=0.3",
-    "warm_start": "T=1",
-    "trained_t0.0": "**after LOOP**, T=0",
-    "trained": "T=1",
-}
 CODE = """
 ## A language model that writes code
 
-SmolLM2-135M-Instruct writes every call of five kinds of tasks that need no habit, quirk or context. Untrained it solved none of
-12, and no answer was well-formed.
+SmolLM2-135M-Instruct writes every call of five kinds of tasks that need no habit, quirk or context; untrained it solved none of 12.
 
     python -m cod_lightning fit --config examples/studies/apps_code.yaml --seed_everything 1 --trainer.default_root_dir runs/code1
     PYTHONPATH=. python examples/studies/apps.py --out docs/results/apps.json --page_only --code runs/code*
 
 13 updates on 52 demonstrated tasks, then 32 of LOOP, eight rollouts of 8 tasks with six tries each: two hours on a core.
-Shares of 192 test tasks (TGC), packs of 3 solved whole of 64 (SGC), at T=1 a quarter of them. *More*: LOOP at T=0 less the warm
-start at its best. 95 % intervals over packs; random calls solve none.
+192 test tasks in 64 packs, at T=1 a quarter of them; 95 % intervals over packs. Random calls solve none.
 """
 CODE_READING = """
-- **Acting greedily, LOOP solves more than its warm start does at any temperature**:
-  {kinds}.
-  At T=1 it errs in passwords and tokens, which it copies letter by letter.
+- **Acting greedily, LOOP solves more than its warm start does at any temperature**, in three seeds: at its best the warm start
+  solves {start} of the tasks and {start_packs} packs whole, LOOP {end} and {end_packs}, more by
+  {more}. At T=1, where it errs in passwords and tokens, which it copies
+  letter by letter, LOOP solves {hot}.
+- By kind, at T=0: {kinds}.
 - **Kinds help each other**: in seeds 1 and 2 just {rare[0]} of {rare[1]} tries at `contact_moves` succeed in training; greedy play
   rises from {before[0]} to {after[0]} of {after[1]}.
 """

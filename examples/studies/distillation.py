@@ -71,8 +71,8 @@ def only(world: str) -> tuple[str, ...]:
 
 STUDIES: dict[str, Study] = {
     "Three specialists into one student": Study(
-        "PDE, Control and Grid in compact words, as in the paper's second version: one lifecycle a pack, reverse KL to each "
-        "world's specialist, no reward, no clip. Cells are rewards.",
+        "PDE, Control and Grid, as in the paper's second version: one lifecycle a pack, reverse KL to each specialist, no reward "
+        "or clip.",
         WORLDS,
         {
             "all three, by reward": ("--config", "experiment/three_worlds"),
@@ -82,8 +82,7 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Specialists into one student": Study(
-        "FrozenLake 3x3 and compact alchemy, reverse KL to each specialist, no reward; all three policies together sampled three "
-        "times an arm's tokens.",
+        "FrozenLake 3x3 and compact alchemy, without reward; the three policies together sampled three times an arm's tokens.",
         ("lake", "alchemy"),
         {
             "mixture, by reward": ("--config", "examples/studies/specialists.yaml"),
@@ -93,8 +92,7 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "A teacher that sees more": Study(
-        "Compact levers. The teacher is the policy itself with the oracle's context in every prompt. It did not help; why is not "
-        "studied.",
+        "the teacher is the policy itself, with the oracle's context in every prompt. Why it does not help is open.",
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", *MEAN),
@@ -106,7 +104,7 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Which divergence": Study(
-        "Compact levers without reward; the teacher is the policy of seed 100, trained by reward with three times the tokens.",
+        "no reward; the teacher is the policy of seed 100, trained by reward with three times the tokens.",
         ("held_out",),
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
@@ -183,16 +181,11 @@ def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None
         )
 
 
-def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
-    """A study as Markdown: the mean over positions in each suite, its difference from the first arm, and the warm start's."""
-    first = next(iter(study.arms))
-    base = runs.get(first, {})
-    beside = len(study.suites) < 3
-    """Whether differences from the first arm have columns; else a sentence has those of students."""
+def rows_of(study: Study, runs: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """An arm a row: the mean over positions in each suite, its difference from the first arm; the warm start's last."""
+    base = runs.get(next(iter(study.arms)), {})
     rows = [[name, str(len(runs[name]))] for name in study.arms if len(runs.get(name, ())) > 1 and name not in HIDDEN]
-    begun = {
-        seed: one for of in runs.values() for seed, one in of.items()
-    }  # all arms of a seed begin with one warm start
+    begun = {seed: one for of in runs.values() for seed, one in of.items()}  # arms of a seed begin with one warm start
     rows += [[COLD, str(len(begun))]]
     for row in rows:
         of, condition = (runs[row[0]], "trained") if row[0] in runs else (begun, row[0])
@@ -202,55 +195,75 @@ def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[s
             compared = of is not base and less
             row += [
                 interval(list(values.values())),
-                *[interval(less, signed=True) if compared else ""] * beside,
+                *[interval(less, signed=True) if compared else ""] * compares(study),
             ]
-    columns = ("less the first arm",) * beside
+    return rows
+
+
+def compares(study: Study) -> bool:
+    """Whether differences from the first arm have columns; else a sentence has those of students."""
+    return len(study.suites) < 3
+
+
+def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
+    """A study of several environments as Markdown."""
+    columns = (LESS,) * compares(study)
     head = ["arm", "seeds", *(cell for suite in study.suites for cell in (suite, *columns))]
-    lines = [f"## {title}", "", study.about, "", table(head, rows), ""]
+    lines = [f"## {title}", "", study.about, "", table(head, rows_of(study, runs)), ""]
+    first = next(iter(study.arms))
     for arm in (one for one in study.arms if one.startswith("student") and len(runs.get(one, ())) > 1):
-        start, specialists = "its warm start at T=0.3", "each environment's specialist"
-        for what in (start, specialists) if beside else (start, specialists, f"*{first}*"):
+        start, specialists = "its warm start at T=0.3", "the specialists"
+        for what in (start, specialists) if compares(study) else (start, specialists, f"*{first}*"):
             said = []
             for suite in study.suites:
                 specialist = runs.get(SPECIALISTS.get(suite, f"specialist on {suite}"), {})
-                of = {start: runs[arm], specialists: specialist}.get(what, base)
+                of = {start: runs[arm], specialists: specialist}.get(what, runs.get(first, {}))
                 less = [
                     mean(one[suite]["trained"]) - mean(of[seed][suite][COLD if what == start else "trained"])
                     for seed, one in runs[arm].items()
                     if seed in of
                 ]
                 said.append(f"{suite} {interval(less, signed=True)}")
-            lines += [f"- The student less {what}: {', '.join(said)}."]
-        lines += [""]
+            lines += [f"- Student less {what}: {', '.join(said)}."]
     return lines
 
 
-def steps(of_seeds: dict[str, dict[str, dict[str, float]]]) -> list[str]:
-    """The student of three step by step: its reward in each world by updates."""
+def steps(of_seeds: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The student of three step by step: its mean reward in each world by updates."""
     common = sorted(set.intersection(*map(set, of_seeds.values())), key=int)
-    rows = [
-        [updates, *(interval([one[updates][world] for one in of_seeds.values()]) for world in WORLDS)]
-        for updates in dict.fromkeys([*common[::6], common[-1]])
-    ]
-    return [f"*{STEPPED}*, step by step:", "", table(["updates", *WORLDS], rows), ""]
+    shown = list(dict.fromkeys([*common[::6], common[-1]]))
+    by_world = (
+        f"{world} {', '.join(f'{mean(one[updates][world] for one in of_seeds.values()):.3f}' for updates in shown)}"
+        for world in WORLDS
+    )
+    return f"- After {', '.join(shown)} updates *{STEPPED}* has {'; '.join(by_world)}."
 
 
 def page(found: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = ["# On-policy distillation, measured", "", *ABOUT.strip().format(budget=BUDGET).splitlines(), ""]
+    on_levers, abouts = list[list[str]](), list[str]()
     for title, study in STUDIES.items():
-        lines += section(title, study, found["studies"].get(title, {}))
+        runs = found["studies"].get(title, {})
+        if len(study.suites) == 1:
+            abouts.append(f"- *{title}*: {study.about}")
+            on_levers += [[title, *row] for row in rows_of(study, runs)]
+            continue
+        lines += section(title, study, runs)
         if STEPPED in study.arms and "steps" in found:
-            lines += steps(found["steps"])
-    return "\n".join(lines)
+            lines += [steps(found["steps"])]
+        lines += [""]
+    levers = table(["study", "arm", "seeds", "held out", LESS], on_levers)
+    return "\n".join([*lines, "## On levers", "", *abouts, "", levers, ""])
 
 
+LESS = "less the first arm"
 HIDDEN = {*SPECIALISTS.values(), *(f"specialist on {world}" for world in WORLDS), "JSD near forward KL"}
 """Arms whose rows are in the JSON alone; sentences have what a student differs by from its specialists."""
 ABOUT = """
 **Does a teacher help?** Each arm begins with its seed's warm start and ends when it has sampled {budget:,} tokens. Success at
-temperature 1, mean over positions, with 95 % intervals over seeds (Student's t), read one by one; differences are paired by
-seed. Specialists, positions, seeds and blanked contexts are in [distillation.json](distillation.json).
+temperature 1 (of pde, control and grid, reward), mean over positions, with 95 % intervals over seeds (Student's t), read
+one by one; differences are paired by seed. Specialists, positions, seeds, blanked contexts: [distillation.json](distillation.json).
 
     PYTHONPATH=. python examples/studies/distillation.py --runs runs/distillation
 

@@ -187,8 +187,8 @@ def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
     cells = [[label, over_seeds(of[:, -1]), over_seeds(of.mean(axis=1))] for label, of in rows.items()]
     return [
         "## Credit by episode and by trajectory",
-        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, {len(paired)} seeds: one warm start, a "
-        f"sixth of the training above. Success on {found[paired[0]]['episode']['packs']} held-out houses.",
+        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, a sixth of the training above; "
+        f"{len(paired)} seeds, {found[paired[0]]['episode']['packs']} houses.",
         table(["policy", "position 3", "mean of positions"], cells),
     ]
 
@@ -201,10 +201,9 @@ def fault_lines(folder: Path) -> list[str]:
     planted = sum(each for each, kinds in counted for kind in kinds if kind not in ("no fault", "none"))
     hangs = sum(each - sum(names.values()) for each, kinds in counted for names in kinds.values())
     return [
-        f"{planted:,} faults planted in an OpenEnv server, in agent programs and in a stand-in for verifiers' worker",
-        "(`openenv_faults.py` and `program_faults.py` in `examples/studies/robustness/`, which fail where one ends otherwise than",
-        f"planned): {hangs} lifecycles did not end",
-        "([openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json)).",
+        f"Of {planted:,} lifecycles with a fault planted in an OpenEnv server, in agent programs or in a stand-in for verifiers'",
+        f"worker {hangs} did not end ([openenv_faults.json](openenv_faults.json), [program_faults.json](program_faults.json);",
+        "scripts in `examples/studies/robustness/`).",
     ]
 
 
@@ -212,7 +211,6 @@ def page(found: dict[str, Any], folder: Path) -> str:
     """The page."""
     runs = list(found["seeds"].values())
     about = ABOUT.strip().format(
-        machine=found["machine"],
         experiment=EXPERIMENT,
         seeds=", ".join(found["seeds"]),
         packs=f"{runs[0]['packs']:,}",
@@ -260,17 +258,18 @@ the places as seen), then 240 by reward: `fit --config {experiment}`, seeds {see
 
     PYTHONPATH=. python examples/studies/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
 
-Success by position on {packs} held-out houses ({machine}), means with 95 % intervals over seeds (Student's t). Seeds and further
-controls are in [foreign_worlds.json](foreign_worlds.json).
+Success by position on {packs} held-out houses, means with 95 % intervals over seeds (Student's t). Seeds, controls and machine:
+[foreign_worlds.json](foreign_worlds.json).
 """
 READING = """
-Contexts carry the rise, from position 1 on to {before} in tasks that seek what an earlier one sought, and {first} in others.
-The warm start at T=0.3 ends no lower.
+Contexts carry the rise, from position 1 on to {before} where an earlier task sought the same, else to
+{first}. The warm start at T=0.3 ends no lower.
 """
 LIMITS = "**Limits**: one game, fused words."
 SERVED = """
 One policy trained on the guides' hidden number in this process, behind an OpenEnv server and as a taskset of verifiers
-(`examples/studies/same_curves.py`): of metrics.csv only {columns} differ, by rounding (about 1e-7).
+(`examples/studies/same_curves.py`): metrics.csv differs in {columns} alone, by
+rounding (about 1e-7).
 """
 
 

@@ -36,10 +36,6 @@ ARMS: dict[str, tuple[str, ...]] = {
         '{"class_path": "cod_lightning.lifecycles.ConnectTheDots"}',
     ),
 }
-COLLAPSED = (
-    "The proposer alone shares its weights with player and writer, which forget within a few rollouts: no task that it could",
-    "propose pays.",
-)
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -104,9 +100,9 @@ def section(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]:
 
 
 def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
-    yield f"`fit --config {CONFIG}` until {BUDGET:,} tokens are sampled, three seeds: the agent proposes a colour, looks for it"
-    yield "three times from one context, and updates the context; three rounds. Success on held-out packs of six tasks, mean over"
-    yield f"positions; the base is `{BASE}`."
+    yield f"`fit --config {CONFIG}`, {BUDGET:,} tokens, three seeds: the agent proposes a colour, looks for it three times from"
+    yield f"one context, and updates it; three rounds. Success on held-out packs of six; the base is `{BASE}`. The"
+    yield "proposer trained alone has player and writer, whose weights it shares, forget within a few rollouts."
     yield ""
     keys = ("final", "blanked_context")
     cells = []
@@ -119,8 +115,6 @@ def _text(runs: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[str]:
         cells.append([name, *values, interval(apart, signed=True) if name != BASE and apart else ""])
     yield table(["arm", "success", "context blanked", "less the base"], cells)
     yield ""
-    if "proposer alone" in runs:
-        yield from (*COLLAPSED, "")
 
 
 def main() -> None:

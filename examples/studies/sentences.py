@@ -168,7 +168,7 @@ def page(results: dict[str, Any]) -> str:
         rules = results["rules"][world].split()
         lines += [table(["policy", "0", "3"], _by_position(success, rules)), "", *_reading(runs, success, rules), ""]
     return "\n".join(
-        [*lines, *SEEN.strip().splitlines(), "", *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""]
+        [*lines, *SEEN.strip().splitlines(), *LEARNABLE.strip().splitlines(), "", *LIMITS.strip().splitlines(), ""]
     )
 
 
@@ -186,9 +186,11 @@ def _reading(runs: dict[str, Any], success: Success, rules: Sequence[str]) -> li
     each = [{name: values[n : n + 1] for name, values in success.items()} for n in range(len(runs))]
     seeds = ("; ".join(interval(_more(one, than), rules) for one in each) for than in ("blanked_context", POLICIES[1]))
     return [
-        f"- *Transfer*, success in the tasks after the first less that with the context blanked: {transfer}.",
-        "- Trained at T=1 less its warm start, in the tasks after the first: at T=1 {}, at T=0.3 {}.".format(*over),
-        "- By seed: transfer {}; less the warm start at T=0.3 {}.".format(*seeds),
+        "In the tasks after the first:",
+        "",
+        f"- *Transfer*, success less that with the context blanked: {transfer}.",
+        "- Trained at T=1 less its warm start at T=1 {}, at T=0.3 {}.".format(*over),
+        *("- By seed, {1}: {0}.".format(*one) for one in zip(seeds, ("transfer", "less T=0.3"), strict=True)),
     ]
 
 
@@ -203,26 +205,21 @@ tokenizer is made of the world's own sentences, is trained by demonstrations and
 
     PYTHONPATH=. python examples/studies/sentences.py --runs runs/sentences
 
-{machine}, one core a run. 128 held-out packs, 95 % intervals over seeds and 24 hidden orders
-with their packs (one seed: over orders). Positions, and shares of facts looked up and noted, are in
-[sentences.json](sentences.json).
+{machine}, one core a run. 128 held-out packs, 95 % intervals over seeds and 24 hidden orders with their
+packs (one seed: over orders). Positions, and shares of facts looked up and noted: [sentences.json](sentences.json).
 """
 SEEN = """
-## What it shows
-
 - **Each of three seeds learns levers**; over the three the interval of transfer just holds 0. **Two of three learn FrozenLake**: of
   the third's first answers .34 want a way that leads forward, and of guesses .30 (with `num_updates: 1800` .73).
 - **Training adds no more than a lower temperature does**, but for the seed of levers whose warm start looked up too little.
 """
 LEARNABLE = """
-**What made it learnable**, likely: a fact is said both ways (`- Lever 3 gives gold, so gold Lever 3`), an answer begins with its
-question, and demonstrations draw no conclusion that stands nowhere (`teacher.infers: false`).
+- **What made it learnable**, likely: a fact is said both ways (`- Lever 3 gives gold, so gold Lever 3`), an answer begins with its
+  question, and demonstrations draw no conclusion that stands nowhere (`teacher.infers: false`).
 """
 LIMITS = """
-## Limits
-
-Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases. The lake is small: 3x3, three
-steps, the player's cell in words. Wording, settings and rates were chosen on these seeds and packs.
+**Limits.** Demonstrations contained the skill in weak form: a writer that notes a fact as seen in 8 of 10 cases. The lake is small:
+3x3, three steps, the player's cell in words. Wording, settings and rates were chosen on these seeds and packs.
 """
 
 

@@ -270,8 +270,8 @@ def in_short(runs: Runs) -> list[str]:
     """Which arms differ from the base, and what is left of it once all of them are asked for at once, in words."""
     apart = {
         f"{name} ({key})": differences(of, runs.get(ARMS[name].base, {}), key)
-        for key in ("area", "final")
         for name, of in runs.items()
+        for key in ("area", "final")
         if name != ARMS[name].base
     }
     named = {what: [name for name, of in apart.items() if verdict(of) == what] for what in ("better", "worse")}
@@ -292,8 +292,7 @@ def learned(runs: Runs) -> list[str]:
     said = "; ".join(f"{key} {interval(values, signed=True)}, {verdict(values)}" for key, values in apart.items())
     more = mean(one["sampled_tokens"] for one in half.values())
     return [
-        f"- {LEARNED}, less {HALF}: {said}. It learns from the transcripts of that run, which sampled about "
-        f"{round(more, -4):,.0f} tokens beside its own."
+        f"- {LEARNED}, less {HALF}: {said}. It learns from that run's transcripts, {round(more, -4):,.0f} tokens more."
     ]
 
 
@@ -315,13 +314,14 @@ def page(runs: Runs, proposals: Runs) -> str:
 
     runs = {name: runs[name] for name in ARMS if name in runs}
     rows = []
-    for name in (name for name in runs if "25 %" not in name):
+    for name in (name for name in runs if name not in HIDDEN):
         base = runs.get(ARMS[name].base, {}) if name != ARMS[name].base else {}
         apart = differences(runs[name], base, "final")
         final = f"{mean(one['final'] for one in runs[name].values()):.3f}"
         rows.append([name, str(len(runs[name])), final, interval(apart, signed=True) if apart else ""])
     head = ["arm", "seeds", "success", "less the base"]
-    lines = ["# Further signals, measured", "", *ABOUT.strip().format(budget=BUDGET, later=LATER).splitlines(), ""]
+    later = f"{mean(one['final'] for one in runs[LATER].values()):.3f}"
+    lines = ["# Further signals, measured", "", *ABOUT.strip().format(budget=BUDGET, later=later).splitlines(), ""]
     lines += [table(head, rows), "", *in_short(runs)]
     lines += [line for one in dict.fromkeys(arm.section for arm in ARMS.values()) for line in collapsed(runs, one)]
     return "\n".join([*lines, "", *of_proposals(proposals), LIMITS.strip(), ""])
@@ -330,14 +330,19 @@ def page(runs: Runs, proposals: Runs) -> str:
 ABOUT = """
 **Does a replay, a curriculum, a role, a judge or a learned reward help?** Each arm is `fit --config
 examples/studies/levers_mixture.yaml` with the arguments in [signals.json](signals.json): compact levers, half of the packs with
-four pulls a task, half with one. All arms of a seed begin with one warm start and end when {budget:,} tokens are sampled.
+four pulls a task, half with one. Arms of a seed begin with one warm start and end when {budget:,} tokens are sampled.
 
     PYTHONPATH=. python examples/studies/signals.py --runs runs/signals
 
 Success is *final*, the mean over positions and both settings; *area* is the mean on validation packs over sampled tokens. The base
-is `uniform`, for the last three rows `{later}`; differences are paired by seed, with 95 % intervals over
-seeds (Student's t). Judges wrong in 25 % of the tasks are in the JSON.
+is `uniform`, for the last three rows the same with later code ({later}); differences are paired by seed, with 95 % intervals over
+seeds (Student's t). Variants of SDPO, NFT and rejection sampling, growing packs and judges wrong in 10 and 25 % are in the JSON.
 """
+HIDDEN = (
+    *(LATER, "rejection sampling, by lifecycle", "SDPO, beta 1", "NFT without failures", "growing packs"),
+    *(f"{kind}, {share} % wrong" for kind in ("judge", "pairwise judge") for share in (10, 25)),
+)
+"""Arms whose rows are in the JSON alone."""
 LIMITS = """
 **Limits.** One easy and one hard setting of one environment, tiny policies, three or four seeds: intervals are wide.
 """

@@ -75,23 +75,20 @@ ABOUT = """# When training pays
 
 **Does training add more than a lower temperature does?** Trained policies at temperature 1 beside the warm start that they began
 with, at the temperature at which it does best, chosen on the same packs in its favour. Success, mean over positions and seeds;
-brackets are 95 % intervals over seeds (Student's t), paired by seed. Rows have a difference; they and all others come from
+brackets are 95 % intervals over seeds (Student's t), paired by seed. Rows are the settings with a difference; all come from
 [other results](index.md), whose JSON `SOURCES` of the script names.
 
     PYTHONPATH=. python examples/studies/training_pays.py --runs runs/training_pays
 """
 READING = """
-**Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all}.** In the other
-{none_all} no difference is shown. By Holm's correction for all of them these are left: {holm}. Training ends above the warm start
-at T=1 in {above_hot}: a lower temperature gives much of that, too.
+**Of {all} settings training ends above the warm start at its best in {above_all} and below in {below_all}**; in {none_all} no
+difference is shown. Holm's correction for all leaves: {holm}. Above the
+warm start at T=1 training ends in {above_hot}: a lower temperature gives much of that, too.
 
 **Training gives more where a lower temperature gives little.** Where the best temperature adds less than {sharper} to T=1, training
 ends above in {above_flat} of {flat} and below in {below_flat}; elsewhere above in {above_steep} of {steep} and below in
-{below_steep}. Part of that is arithmetic: both columns have the warm start's best. A likely reason: a warm start that gains by a
-low temperature answers rightly already and samples noisily.
-
-**Length.** Hint on lake 3x3 gains nothing above T=0.3 in the memory study and .15 in the longer quick start: a run that ends no
-higher than T=0.3 may have ended early.
+{below_steep}. Part of that is arithmetic: both columns have the warm start's best. **A run may have ended early**: hint on lake
+3x3 gains nothing above T=0.3 in the memory study and .15 in the longer quick start.
 """
 CUT = """## Demonstrations cut short
 
@@ -99,14 +96,15 @@ Levers (`smoke`, 120 updates) after warm starts of 75 and of 600 updates; the tr
 of a training pack's 8 lifecycles solves, and *entropy*, nats a token, are those of the first update and of the last quarter.
 """
 CUT_READING = """
-**On levers training is more than a lower temperature**: played cold as well, the trained policy ends above the warm start at its
-best after both warm starts. At T=1 that is not shown after 600 updates, so play a trained policy cold, too. **What it strengthens
-can be sampled from the start**: one of eight lifecycles solves nearly every task before training, and rather fewer after it, as
-entropy falls. **A short warm start leaves only answers to strengthen**: after 75 updates contexts stay unused (.470 against .474
-with the context hidden), after 600 they are worth .30.
+- **On levers training is more than a lower temperature**: played cold, too, the trained policy ends above the warm start at its
+  best after both warm starts; at T=1 that is not shown after 600 updates.
+- **What it strengthens can be sampled from the start**: one of eight lifecycles solves nearly every task before training, and
+  fewer after it, as entropy falls.
+- **A short warm start leaves only answers to strengthen**: after 75 updates contexts stay unused (.470 against .474 with the
+  context hidden), after 600 they are worth .30.
 
-**Limits.** Three seeds; apps of three habits five, with a split that was against habits ([splits](splits.md)). Why doors,
-compacting and constant states end below is not shown.
+**Limits.** Three seeds; apps of three habits five, whose split was against habits ([splits](splits.md)). Why doors, compacting and
+constant states end below is not shown.
 """
 
 
@@ -241,17 +239,8 @@ def _cut_short(runs: dict[str, Any]) -> str:
             if means
             else []
         )
-    head = [
-        "warm start",
-        "seeds",
-        "T=1",
-        "best T",
-        "trained, T=1",
-        f"trained, T={COLD}",
-        "hot - best",
-        "cold - best",
-        *ENDS,
-    ]
+    levels = ("T=1", "best T", "trained, T=1", f"trained, T={COLD}")
+    head = ["warm start", "seeds", *levels, "hot - best", "cold - best", *ENDS]
     return table(head, rows)
 
 
