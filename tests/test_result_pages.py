@@ -198,6 +198,13 @@ def test_a_run_that_was_cut_in_its_evaluation_is_not_finished(tmp_path: Path) ->
     assert list(signals.finished(tmp_path, "an arm")) == [("2", folder)]
 
 
+def test_a_study_records_what_training_did_to_pass_at_k_and_entropy(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text(
+        "step,train/loss,train/pass_at/8,train/entropy\n0,1,0.5,1.25\n1,1,0.25,1\n2,1,0.75,0.25\n"
+    )
+    assert signals.ends(tmp_path) == {"pass@8": [0.5, 0.75], "entropy": [1.25, 0.25]}
+
+
 def test_of_recorded_lifecycles_what_a_stopped_run_played_twice_counts_once(tmp_path: Path) -> None:
     def played(siblings: list[list[bool | None]], note: str) -> Group:
         made = group("p", siblings, context=note)

@@ -26,10 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from cod_lightning.diagnosis.evidence import Evidence
 from cod_lightning.evaluation.crossed import holm, seed_estimate
 from cod_lightning.markdown import table
-from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports import curves
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -184,7 +183,7 @@ def finished(root: Path, arm: str) -> Iterator[tuple[str, Path]]:
 
 def ends(folder: Path) -> dict[str, list[float]]:
     """pass@K and entropy of a finished run, each of its first update and in the mean of late ones."""
-    return {name: list(of) for name, of in Evidence(folder=folder, metrics=read_metrics(folder)[0]).ends.items()}
+    return {name: list(of) for name, of in curves.ends(curves.read_metrics(folder)[0]).items()}
 
 
 def first_to_late(runs: Iterable[Mapping[str, Any]], name: str) -> str:
