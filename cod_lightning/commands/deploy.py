@@ -124,21 +124,13 @@ def _print_episode(console: Console, store: ContextStore, episode: Episode) -> N
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     cut = episode.status in (EpisodeStatus.MALFORMED, EpisodeStatus.TRUNCATED)
     came = (f"reward {reward}, {episode.status}", "yellow" if cut else "green" if episode.success else "red")
-    console.print(Text.assemble(f"task {episode.position}: ", came, f", {_counted(len(episode.turns), 'turn')}"))
+    console.print(Text.assemble(f"task {episode.position}: ", came, f", turns: {len(episode.turns)}"))
 
 
 def _summary(console: Console, store: ContextStore) -> None:
     rewards = store.rewards()
-    known = [r for r in rewards if r is not None]
-    if not known:
-        return
-    halves = [half for half in (known[: len(known) // 2], known[len(known) // 2 :]) if half]
-    means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
-    of = " of the first and the second half" if len(halves) == 2 else ""
-    missing = f"; {len(rewards) - len(known)} missing" if len(known) < len(rewards) else ""
-    console.print(f"{_counted(len(rewards), 'task')} in all; mean reward{of} {means}{missing}")
-    print(f"Look: {program()} context log --state {quote(str(store.path.parent))}", file=sys.stderr)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    known = [reward for reward in rewards if reward is not None]
+    if known:
+        missing = f"; {len(rewards) - len(known)} missing" if len(known) < len(rewards) else ""
+        console.print(f"tasks in all: {len(rewards)}; mean reward {sum(known) / len(known):.3f}{missing}")
+        print(f"Look: {program()} context log --state {quote(str(store.path.parent))}", file=sys.stderr)

@@ -21,7 +21,7 @@ from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.commands.shipped import CLASS_KEYS, composed
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError, Stopped, in_a_line
-from cod_lightning.files import check_folder, locked, write_whole
+from cod_lightning.files import locked, write_whole
 from cod_lightning.reports.sweeps.record import JobRecord, read_record, write_record
 
 _ABOUT = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
@@ -37,7 +37,6 @@ _OPTIONS: Options = {
     ),
     "print_jobs": (None, False, "Print what would run and how far it is; run nothing."),
     "reference": (str | None, None, "Cell that the others are compared with, as KEY=VALUE,...; null: the first."),
-    "results": (Path | None, None, "Stem of the files written; null: FOLDER/sweep_results."),
 }
 _SEED, _LAUNCHER = "seed_everything", "hydra.launcher."
 _WIDEST_CELL = 32
@@ -63,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
     options, assigned = _asked(argv)
     if options.table:
-        return _table(options.table, options.results, options.reference, argv)
+        return _table(options.table, options.reference, argv)
     jobs = plan(options.config, [one for one in assigned if not one.startswith(_LAUNCHER)], options.out)
     if options.print_jobs:
         for job in jobs:
@@ -74,12 +73,12 @@ def run(argv: Sequence[str]) -> int:
         of_launcher = [one for one in assigned if one.startswith(_LAUNCHER)]
         failed = _run(jobs, options.out, options.launcher, of_launcher)
     if any(job.finished for job in jobs):
-        _table([options.out], options.results, options.reference, argv)
+        _table([options.out], options.reference, argv)
     return failed
 
 
 def _asked(argv: Sequence[str]) -> tuple[Any, list[str]]:
-    """The options, with a folder of the jobs and a stem of the results, and what is typed as KEY=VALUE."""
+    """The options, with a folder of the jobs, and what is typed as KEY=VALUE."""
     typed = list(keys_of(argv))
     if len(names := [value for key, value in typed if key == "--config"]) > 1:
         raise ConfigError("--config", names[1], "one config", "Type what another one changes as KEY=VALUE.")
@@ -93,10 +92,6 @@ def _asked(argv: Sequence[str]) -> tuple[Any, list[str]]:
         remedy = "Try --config smoke credit=EpisodeCredit,TaskCredit."
         raise ConfigError("--config", "missing", "the config that is varied", remedy)
     options.out = (options.out or Path("runs") / "sweeps" / Path(options.config or "").stem).resolve()
-    options.results = options.results or (options.table or [options.out])[0] / "sweep_results"
-    if not options.results.name:
-        raise ConfigError("--results", options.results, "what the names of two files begin with", "Try --results mine.")
-    check_folder(options.results.absolute().parent, "--results")  # before the jobs, which may take a night
     return options, assigned
 
 
@@ -205,17 +200,18 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, hydra: Sequence[str]) -
     return int(bool(wrong))
 
 
-def _table(roots: Sequence[Path], stem: Path, reference: str | None, argv: Sequence[str]) -> int:
-    """Compare the finished cells; print the comparison and write it."""
+def _table(roots: Sequence[Path], reference: str | None, argv: Sequence[str]) -> int:
+    """Compare the finished cells; print the comparison and write it into the first folder."""
     from rich.table import Column, Table
 
     from cod_lightning.reports.sweeps.compare import compare, page, summary
     from cod_lightning.terminal import Screen
 
     sweeps = compare([root.resolve() for root in roots], reference)
-    write_whole(stem.with_name(f"{stem.name}.json"), json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
+    stem = roots[0] / "sweep_results"
+    write_whole(stem.with_suffix(".json"), json.dumps({"sweeps": sweeps}, indent=1, allow_nan=False) + "\n")
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
-    write_whole(stem.with_name(f"{stem.name}.md"), page(sweeps, command))
+    write_whole(stem.with_suffix(".md"), page(sweeps, command))
     screen = Screen()
     for sweep in sweeps:
         screen.print(f"\n{sweep['config']}, suite {sweep['suite']}:")
