@@ -64,11 +64,7 @@ def run(argv: Sequence[str]) -> int:
         refused = partial(ConfigError, "--ckpt_path", options.ckpt_path, remedy="Use another.")
         with answering(refused, "a checkpoint of which a card can be written"):  # the config in it may be anything
             (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
-        try:
-            folder.replace(out)
-        except OSError as error:  # another export has ended there meanwhile
-            expected = f"a new or empty folder ({error.strerror})"
-            raise ConfigError("--out", out, expected, "Name another one.") from error
+        folder.replace(out)
     print(f"wrote {options.out}{done}")
     print(f"Push it: hf upload OWNER/NAME {quote(options.out)} --private", file=sys.stderr)
     return 0
