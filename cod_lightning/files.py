@@ -129,19 +129,6 @@ def no_run(command: str, folder: Path, expected: str) -> ConfigError:
     return ConfigError(f"{command} RUN_DIR", folder, expected, remedy)
 
 
-def held(folder: Path) -> bool:
-    """Whether another process holds the folder; ranks above the first do not ask."""
-    if later_rank() or not (folder / LOCK).exists():
-        return False
-    try:
-        with FileLock(folder / LOCK, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # `locked` says why
-        return False
-
-
 def later_rank() -> bool:
     """Whether a launcher started this process as one of several, and not as the first."""
     return any(os.environ.get(name, "0") not in ("", "0") for name in RANKS)

@@ -14,7 +14,6 @@ import yaml
 from cod_lightning import cli
 from cod_lightning.callbacks.checkpoints import RunConfig
 from cod_lightning.commands.shipped import config_names
-from cod_lightning.files import locked
 from tests.command_line import stopped
 
 pytestmark = pytest.mark.slow
@@ -176,25 +175,21 @@ def test_the_config_that_a_run_keeps_can_be_given_to_it_again(tmp_path, monkeypa
     assert text_again.replace("default_root_dir: again", "default_root_dir: runs/smoke") == text
 
 
-def test_a_folder_is_taken_by_a_checkpoint_an_evaluation_or_a_fit_that_runs_there(monkeypatch, capsys):
-    runs = {name: Path("runs") / name for name in ("smoke", "smoke-2", "smoke-3", "smoke-4")}
+def test_a_folder_is_taken_by_a_checkpoint_or_an_evaluation(monkeypatch, capsys):
+    runs = {name: Path("runs") / name for name in ("smoke", "smoke-2", "smoke-3")}
     (runs["smoke"] / "checkpoints").mkdir(parents=True)
     (runs["smoke"] / "checkpoints" / "last.ckpt").touch()
     runs["smoke-2"].mkdir()
     (runs["smoke-2"] / "evaluation.json").touch()
-    runs["smoke-4"].mkdir()
-    (runs["smoke-4"] / "config.yaml").touch()  # stopped before its first checkpoint
-    with locked(runs["smoke-3"], "trainer.default_root_dir", "fit"):
-        trainer = stopped_trainer(monkeypatch, "fit", "--config", "smoke")
-    assert Path(trainer.default_root_dir).resolve() == runs["smoke-4"].resolve()
-    assert "note: runs/smoke holds a run; this one is written to runs/smoke-4\n" in capsys.readouterr().err
+    runs["smoke-3"].mkdir()
+    (runs["smoke-3"] / "config.yaml").touch()  # stopped before its first checkpoint
+    trainer = stopped_trainer(monkeypatch, "fit", "--config", "smoke")
+    assert Path(trainer.default_root_dir).resolve() == runs["smoke-3"].resolve()
+    assert "note: runs/smoke holds a run; this one is written to runs/smoke-3\n" in capsys.readouterr().err
     named = ("fit", "--config", "smoke", "--trainer.default_root_dir")
     assert cli.main([*named, "runs/smoke"]) == cli.main([*named, "runs/smoke-2"]) == 2
-    assert (
-        capsys.readouterr().err.count("expected a folder without a run. Name another one, or add --overwrite true.")
-        == 2
-    )
-    assert Path(stopped_trainer(monkeypatch, *named, "runs/smoke-4").default_root_dir) == runs["smoke-4"]
+    assert capsys.readouterr().err.count("expected a folder without a run. Name another one, go on with") == 2
+    assert Path(stopped_trainer(monkeypatch, *named, "runs/smoke-3").default_root_dir) == runs["smoke-3"]
 
 
 @pytest.mark.parametrize("command", ["fit", "test"])

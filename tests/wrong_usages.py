@@ -59,7 +59,6 @@ report nowhere
 sweep ## --config | missing
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --table nowhere
-sweep --config smoke --results . ## --results | the names of two files
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
 sweep --config smoke model.lrr=1,2 --print_jobs ## --model.lrr=1
 sweep --config smoke model.lr=interval(0,1) --print_jobs ## model.lr=interval(0,1) | does not support sweep type
@@ -88,13 +87,14 @@ fit --config nowhere_value.yaml ## nowhere.at.all
 fit --config smoke --config wrong_key.yaml ## Did you mean model.lr?
 fit --help modle ## --help | modle | Did you mean model?
 fit --config smoke methodd=grpo ## methodd=grpo | Did you mean method?
-fit --config smoke credit=TaskCreditt ## model.credit | TaskCreditt | Did you mean TaskCredit?
+fit --config smoke credit=TaskCreditt ## credit | TaskCreditt | Did you mean TaskCredit?
 SMOKE --model.scale big
 SMOKE --data.env.stated first ## Option 'stated' is not accepted (
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --data.group_size 1
 fit --config smoke --seed 2 ## --seed=2 | Did you mean seed_everything?
 SMOKE --data.suites [held_out] ## setting_b. Check the spelling.
+SMOKE --data.rewards.judge JudgeRewardd ## data.rewards | JudgeRewardd | Did you mean JudgeReward?
 SMOKE --data.suites [in_domian] ## data.suites | in_domian | Did you mean in_domain?
 SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
 SMOKE --data.context faulty.Shown ## data.context | Shown | faulty.py:17
@@ -114,7 +114,7 @@ SMOKE --model.policy PretrainedPolicy --model.policy.path runs/shown/policy ## r
 fit --config smoke --warm_start nowhere
 fit --config smoke --data.system_prompt Hello ## data.system_prompt | Hello | --warm_start null
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
-test --data.suites [in_domain] ## Name a config, as in --config quickstart.
+test --data.suites [in_domain] ## --config | missing | --config quickstart
 test --config smoke --warm_start null --ckpt_path [damaged.ckpt,last] ## ckpt_path | different files
 test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
@@ -126,7 +126,6 @@ deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
 evolve --config smoke --warm_start null ## out | required
 plan --config smoke --gpu_gb 24 ## model.policy | TinyPolicy | a policy from a folder or the hub
 serve --config smoke ## data.engine is TransformersEngine
-launch --config smoke --nodes 2 --gpus 0 --warm_start null --servers 1 ## data.engine | TransformersEngine
 """
 """Commands that build parsers of Lightning, or more."""
 SIGNALS = """

@@ -22,6 +22,7 @@ import yaml
 from cod_lightning.commands.shipped import (
     CLASS_KEYS,
     below_init_args,
+    classes,
     composed,
     config_folder,
     config_names,
@@ -80,6 +81,9 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             values.append((key, [one.strip() for one in listed.split(",")] if isinstance(listed, str) else listed))
         else:
             others.append(f"--{key}={value}")
+    if not paths and own is None and not any("help" in one or one == "-h" for one in others):
+        remedy = "Name one, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint."
+        raise ConfigError("--config", "missing", "a config", remedy)
     others.sort(key=lambda one: not one.startswith("--model.policy="))  # the class before its options
     content = _merged(paths, choices, values, own)
     if content.get("ckpt_path") is None:
@@ -147,9 +151,9 @@ def shipped_or_class(group: str, value: str, key: str) -> Path | str:
     if (path := shipped.get(value.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return path
     # a world is found by its path alone
-    is_name = "." in value and not value.endswith((".yaml", ".yml", ".py"))
-    is_name |= group != "env" and value[:1].isupper() and value.isidentifier()
-    if is_name or value == "null" or value[:1] == "{" or (os.path.isfile(value) and not value.endswith(".py")):
+    is_class = "." in value and not value.endswith((".yaml", ".yml", ".py"))
+    is_class |= group != "env" and any(value in names for names in classes().values())
+    if is_class or value == "null" or value[:1] == "{" or (os.path.isfile(value) and not value.endswith(".py")):
         return value
     files = f"one of {some_of([*shipped], value, most=20)}, a YAML file or a class path, as in my_file.MyWorld"
     meant = did_you_mean(value, [*shipped]) or (did_you_mean_class(value, group) if group != "env" else "")

@@ -38,7 +38,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError, did_you_mean, in_a_line
-from cod_lightning.files import check_folder, held, locked
+from cod_lightning.files import check_folder, locked
 from cod_lightning.ranges import Count, Seed
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
 from cod_lightning.trusted import check_harmless
@@ -115,7 +115,7 @@ class CodCLI(LightningCLI):
         name: str = "run",
         **more: Any,
     ) -> None:
-        """Build module, data and Trainer for a command with these keys of its own; the Trainer's `action` is then done.
+        """Build module and data for a command with these keys of its own, and for an `action` a Trainer, which does it.
 
         A run's folder is `runs/NAME` where none is configured.
         """
@@ -169,11 +169,11 @@ class CodCLI(LightningCLI):
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         check_trainer(config.trainer, self.action)
         settle_strategy(config.trainer)
-        self._held.enter_context(on_loopback(config.trainer))
         if config.torch_threads is not None:
             torch.set_num_threads(config.torch_threads)
         self.root = _run_folder(config, self.run_name, fitting=self.action == "fit")
         if self.action is not None:  # else nothing is written there, and the run may be another user's
+            self._held.enter_context(on_loopback(config.trainer))
             check_folder(self.root, "trainer.default_root_dir")
             _check_links(self.root)
         config.trainer.default_root_dir = str(self.root)
@@ -191,7 +191,9 @@ class CodCLI(LightningCLI):
             runner.start(self.root)
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
-        """Loggers, checkpoints and callbacks that every run has."""
+        """With the loggers, checkpoints and callbacks that every run has; none where there is nothing for it to do."""
+        if self.action is None:
+            return None
         config, asked, fitting = self.config, self.config_init["trainer"], self.action == "fit"
         path = config.get("ckpt_path")
         callbacks: list[Any] = with_house(asked.callbacks or (), self.house_callbacks())
@@ -311,7 +313,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     anew = fitting and not (config.overwrite or here)
     if folder:
         if anew and _holds_a_run(Path(folder)):
-            remedy = "Name another one, or add --overwrite true."
+            remedy = "Name another one, go on with --ckpt_path auto, or add --overwrite true."
             raise ConfigError("trainer.default_root_dir", folder, "a folder without a run", remedy)
         return Path(folder)
     if asked and (own := run_folder(asked)) is not None:
@@ -327,7 +329,7 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
 def _free(root: Path) -> Path:
     """The folder, or where it is taken the next of its name that is not."""
     numbered = (root.with_name(f"{root.name}-{i}") for i in count(2))
-    free = next(one for one in chain([root], numbered) if not (_holds_a_run(one) or held(one)))
+    free = next(one for one in chain([root], numbered) if not _holds_a_run(one))
     if free != root:
         rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
     return free

@@ -6,6 +6,7 @@ import sys
 import traceback
 from argparse import ArgumentError
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +42,15 @@ class OneLine(ArgumentParser):
         except Exception as error:
             raise _raised(error, "a class whose module can be imported") from error
 
+    def validate(self, *args: Any, **kwargs: Any) -> None:
+        """As ever; to an unknown key the nearest is noted, of this parser's, which may be that of a class."""
+        try:
+            super().validate(*args, **kwargs)
+        except KeyError as error:
+            if not hasattr(error, "__notes__"):  # of a class within
+                error.add_note("".join(map(self._nearest, str(error).split("'")[-2:-1])))
+            raise
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
         if not self.exit_on_error:
@@ -48,9 +58,32 @@ class OneLine(ArgumentParser):
         said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
-        trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in _causes(ex)) else ""
-        meant = f"{_unwritten(message)}{_nearest(self, message, ex)}"
+        causes = list(_causes(ex))
+        if ex is None:  # keys that are none
+            typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
+            meant = "".join(map(self._nearest, typed))
+        else:
+            notes = (note for one in causes for note in getattr(one, "__notes__", ()))
+            meant = next(notes, "") or _unwritten(message) or self._nearest_class()
+        trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in causes) else ""
         self.exit(2, f"{self.prog}: error: {said} ({meant}{trust}{self.prog} --help lists all keys)\n")
+
+    def _nearest(self, unknown: str) -> str:
+        """The sentence that names the key whose last part is spelt nearly as that of an unknown one."""
+        options = self._option_string_actions
+        keys = [key[2:] for key in options if key.startswith("--") and not isinstance(options[key], ActionLink)]
+        leaves = {key.rpartition(".")[2]: key for key in reversed(keys)}
+        if "config" in keys:
+            leaves |= {group: group for group in groups()}
+        close = difflib.get_close_matches(unknown.rpartition(".")[2], leaves, n=1, cutoff=0.7)
+        close += [leaf for leaf in leaves if leaf.startswith(unknown)]
+        return f"Did you mean {leaves[close[0]]}? " if close else ""
+
+    def _nearest_class(self) -> str:
+        """Likewise of a class, where a value that was typed is spelt nearly as its name."""
+        names = sorted(set().union(*classes().values()))
+        typed = [word.partition("=")[2] for word in self.args or ()]
+        return "".join(did_you_mean(one, names, 0.87) for one in typed if one.isidentifier() and one not in names)
 
 
 def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:
@@ -69,39 +102,13 @@ def add_options(parser: ArgumentParser, options: Options) -> None:
 
 
 def _unwritten(message: str) -> str:
-    """The sentence that names what a class still has to define, where the message says that it is abstract."""
-    module, _, name = message.partition(" is abstract")[0].rpartition(" ")[2].rpartition(".")
-    lacks = sorted(getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", ()))
+    """The sentence that names what a class in the message still has to define, where that is what is wrong."""
+    if "is abstract" not in message:
+        return ""
+    named = (word.rpartition(".") for word in message.split())
+    found = (getattr(sys.modules.get(module), name, None) for module, _, name in named)
+    lacks = sorted(chain.from_iterable(getattr(one, "__abstractmethods__", ()) for one in found))
     return f"It lacks {', '.join(lacks)}. " if lacks else ""
-
-
-def _nearest(parser: ArgumentParser, message: str, ex: Exception | None) -> str:
-    """The sentence that names the key, of the classes in the message or else of the parser, that is spelt nearly as an unknown one,
-    or the class that is spelt nearly as a value, which stands last; with a space behind it.
-    """
-    if "are required: " in message:
-        return "Name a config, as in --config quickstart. " if "model.policy" in message else ""
-    refused = next((str(one) for one in _causes(ex) if isinstance(one, KeyError)), "")
-    typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
-    if not (unknown := [*typed, *refused.split("'")[1::2]]):
-        # not the last word where a key has several types
-        paths = message.partition("dot import path string: ")[2].split()
-        value = paths[0] if paths else message.rpartition(": ")[2]
-        return did_you_mean(value, sorted(set().union(*classes().values())), cutoff=0.68)
-    known = dict[str, Any]()
-    for module, _, name in (one.rpartition(".") for one in message.split("'")[1::2]):
-        if isinstance(found := getattr(sys.modules.get(module), name, None), type):
-            described = ArgumentParser()
-            described.add_class_arguments(found)
-            known |= described._option_string_actions
-    options = known or parser._option_string_actions
-    keys = [key[2:] for key in options if key.startswith("--") and not isinstance(options[key], ActionLink)]
-    leaves = {name.rpartition(".")[2]: name for name in reversed(keys)}
-    if "config" in keys:
-        leaves |= {group: group for group in groups()}
-    close = difflib.get_close_matches(unknown[-1].rpartition(".")[2], leaves, n=1, cutoff=0.7)
-    close += [leaf for leaf in leaves if leaf.startswith(unknown[-1])]
-    return f"Did you mean {leaves[close[0]]}? " if close and unknown[-1] not in keys else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

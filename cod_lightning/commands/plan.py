@@ -26,8 +26,8 @@ def run(argv: Sequence[str]) -> int:
         cli.datamodule.check_with(policy, elsewhere=True)
     except (ConfigError, DataError) as error:  # a folder with a config alone, a world of another machine
         without = f"Rows are planned as long as the window, since {error}"
-    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, cli.config.gpu_gb)
+    plan = plan_of(cli.model, cli.datamodule, cli.config.trainer, cli.config.gpu_gb)
     if without:
         screen.print(without, soft_wrap=True)
-    show(plan, cli.model, cli.asked_trainer, screen)
+    show(plan, cli.model, cli.config.trainer, screen)
     return 0 if plan.fits else 1

@@ -7,7 +7,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
 
-from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
 from transformers import PreTrainedModel
 
@@ -60,17 +59,9 @@ class TrainCLI(CodCLI):
     }
 
     def before_instantiate_classes(self) -> None:
-        """Refuse ranks that the run lacks, of which its warm start has one alone.
-
-        A command that has the Trainer do nothing gets the plainest on the CPU, whatever machine the run is for.
-        """
-        config: Any = self.config
-        self.asked_trainer = config.trainer.clone()
-        if self.action is None:
-            none = dict.fromkeys(("precision", "plugins"))
-            config.trainer.update(Namespace(accelerator="cpu", strategy="auto", devices=1, num_nodes=1, **none))
-        else:
-            check_started(config.trainer)
+        """Refuse ranks that the run lacks, of which its warm start has one alone."""
+        if self.action is not None:
+            check_started(self.config.trainer)
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
@@ -93,7 +84,7 @@ class TrainCLI(CodCLI):
 
     def check_fit(self) -> None:
         """Refuse what `fit` refuses of module and data before its warm start, whatever machine this is."""
-        module, data, trainer = self.model, self.datamodule, self.asked_trainer
+        module, data, trainer = self.model, self.datamodule, self.config.trainer
         check_combination(module, data)
         data.check_fit(num_processes(trainer))
         module.check_strategy(str(getattr(trainer.strategy, "class_path", trainer.strategy)).rpartition(".")[2])
@@ -289,17 +280,14 @@ def _pass(trainer: Any, module: Any, data: Any, weights: Weights) -> None:
         data.test_weights = ("trained",)
 
 
-def made(expanded: Expanded, command: str, options: Options | None = None, cli: type[TrainCLI] = TrainCLI) -> Any:
+def made(expanded: Expanded, command: str, options: Options | None = None) -> Any:
     """The CLI of a command with module and data, once it has done what Lightning does for it."""
-    if {one.partition("=")[0] for one in expanded.argv} <= {f"--{key}" for key in options or {}}:
-        remedy = "Name one, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint."
-        raise ConfigError("--config", "missing", "a config", remedy)
     action = command if command in LIGHTNING else None
     how = {"options": options, "action": action, "name": expanded.name}
-    return start(cli, GRPOModule, RolloutDataModule, expanded.argv, command, **how)
+    return start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv, command, **how)
 
 
-def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCLI] = TrainCLI) -> Any:
+def built(command: str, options: Options, argv: Sequence[str]) -> Any:
     """The CLI of a command with module and data. Where it takes a checkpoint and no config is typed, it is the run's own config, of
     which only our classes are trusted."""
     typed = dict(keys_of(argv))
@@ -309,7 +297,7 @@ def built(command: str, options: Options, argv: Sequence[str], cli: type[TrainCL
         own = config_of_run(named["ckpt_path"] or "")
     trust = own is None or typed.get("--trust", "") is None  # a flag, so that --trust=false is none
     with only_from((*OWN, *STRATEGIES), trust=trust):
-        found = made(expand(argv, own), command, options, cli)
+        found = made(expand(argv, own), command, options)
     found.trusted = trust
     return found
 

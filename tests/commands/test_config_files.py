@@ -188,7 +188,7 @@ def test_a_group_that_a_config_has_not_chosen_from_is_added():
     [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
 )  # fmt: skip
 def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
-    (word,) = expand([*typed]).argv
+    word = expand(["--config", "smoke", *typed]).argv[-1]
     assert word.replace("init_args.", "") == "--data.env.max_turns=3"
 
 

@@ -148,5 +148,6 @@ def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_
     asked = run.asked | {"warm_start": asdict(WarmStart(num_updates=1))}
     monkeypatch.setenv("LOCAL_RANK", "1")
     argv = ["--config", as_text(config_of(asked))]
-    made = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
+    monkeypatch.setattr(CodCLI, "act", lambda *_: None)
+    made = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", action="fit")
     assert made.trainer.num_devices == 1

@@ -2,8 +2,9 @@
 
     PYTHONPATH=. python tests/soak/planted.py [--only TEXT] [--share 2/4] [--out docs/results/planted.json]
 
-With `--out` all are planted, and the numbers written with the commit: per part of the project, bugs caught and planted. Tests run in children of a process that has imported the libraries. Where a file was moved, its text is searched for, and of a
-file of tests its name.
+With `--out` all are planted, and the numbers written with the commit: per part of the project, bugs caught and planted. Tests run
+in children of a process that has imported the libraries. Where a file was moved, its text is searched for, and of a file of tests
+its name.
 """
 
 import argparse
