@@ -107,8 +107,7 @@ class WeightSync(Callback):
         engine = runner.engine
         with runner.engine_at_rest("a weight sync"):
             if engine.policy_version < 0:
-                engine.log_folder = runner.folder
-                engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
+                engine.bind(pl_module.plain_model(), pl_module.stop_ids, pl_module.policy.window)
             self.policy_version, self._restored = self.policy_version + new, False
             begun = time.perf_counter()
             if engine.sleeps and torch.cuda.is_available():

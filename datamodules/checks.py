@@ -1,4 +1,4 @@
-"""What `data` refuses by its keys alone; combinations with the objective are in `modules/checks.py`."""
+"""What `data` refuses by its keys alone; combinations with the objective are in `combinations.py`."""
 
 import copy
 from collections.abc import Sequence

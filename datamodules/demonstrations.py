@@ -89,11 +89,15 @@ class DemonstrationDataModule(ItemDataModule):
     def setup(self, stage: str) -> None:
         """Make the tokenizer; refuse a window below the first prompt, and a bound that would cut off a demonstrated response of a
         closed vocabulary."""
+        module = self.learner
         check_alone()
-        policy: Policy = self.learner.policy
+        if hasattr(module, "credited"):
+            raise ConfigError(
+                "data", type(self).__name__, "a RolloutDataModule", "Demonstrations go with WarmStartModule."
+            )
         if self._chat is None:
-            self.check_with(policy)
-        self.learner.meet(self, stage)
+            self.check_with(module.policy)
+        module.meet(self.chat, self.seed, self.words_for(module.policy))
 
     def check_with(self, policy: Policy) -> None:
         """Raise `ConfigError` for demonstrations that the policy cannot read, or could not say within the run's bounds."""

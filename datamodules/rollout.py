@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.credit.credited import Credit
 from cod_lightning.datamodules.checks import (
     asked_of,
     check_baseline,
@@ -23,14 +24,15 @@ from cod_lightning.datamodules.checks import (
     check_window,
     drawn_pack,
 )
+from cod_lightning.datamodules.combinations import check_combination, check_scorers
 from cod_lightning.datamodules.items import ItemDataModule, check_alone
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.controls import Weights, check_oracle
+from cod_lightning.evaluation.controls import Weights
 from cod_lightning.evaluation.suite import Condition, Suite
-from cod_lightning.lifecycles import ConnectTheDots, Program, asks, outline
+from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
 from cod_lightning.ranks import check_shares, num_ranks, share
@@ -44,9 +46,9 @@ from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
-from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.rollouts import Score, TrainingRollouts
 from cod_lightning.training.scorers import FrozenRole
-from cod_lightning.training.stream import SizedItems, TrainStream
+from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
 from cod_lightning.types import Group, Split
 
 if TYPE_CHECKING:
@@ -96,6 +98,10 @@ class RolloutDataModule(ItemDataModule):
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
+
+    _credit: Credit
+    _score: Score
+    """The module's, once they have met in `setup`."""
 
     def __init__(
         self,
@@ -162,7 +168,6 @@ class RolloutDataModule(ItemDataModule):
             setting=lambda: replace(self._setting(), program=program),
             group_size=group_size,
             runner=self.runner,
-            learner=lambda: self.learner,
             replay=stored,
             max_staleness=versions,
             num_needed=self._num_needed,
@@ -177,7 +182,7 @@ class RolloutDataModule(ItemDataModule):
         )
         num_updates = updates_per_rollout * passes_per_rollout
         per_sync = 1 if self.buffer is None else self.buffer.rollouts_per_sync
-        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner, per_sync)
+        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates, self.runner, per_sync)
         """The updates to come; where a training stops and resumes."""
         self.test_weights: Collection[Weights] = ("trained",)
         """Conditions of which weights `test` plays of each suite."""
@@ -187,15 +192,21 @@ class RolloutDataModule(ItemDataModule):
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
-        module, trainer = self.learner, self._run
+        module = self.learner
         check_alone()
         if stage == "fit" and not hasattr(module, "credited"):
             raise ConfigError("model", type(module).__name__, "a GRPOModule", "A WarmStartModule has demonstrations.")
         self.check_with(module.policy)
-        module.meet(self, stage)
-        self.runner.start(Path(trainer.default_root_dir), self.chat.stop_ids)
+        ahead = self.max_staleness > 0 or self.packs.collects
+        module.meet(self.chat, self.seed, self.words_for(module.policy), ahead=ahead)
+        self.runner.folder = self.engine.log_folder = Path(self._run.default_root_dir)
         if stage == "fit":
+            check_combination(self, module.credited, module.loss, module.terms)
+            check_scorers(self, module.scorers)
             self.check_fit(num_ranks())
+            # what another policy samples says nothing on this one
+            self._credit = module.credited if self.frozen is None else module.credited.without(self.frozen.kind)
+            self._score = module.score
             self.engine.max_staleness = self.max_staleness
         if stage == "test" and not self.suites:
             raise ConfigError("data.suites", "empty", "a suite to test on", "Name one, or call validate.")
@@ -230,16 +241,6 @@ class RolloutDataModule(ItemDataModule):
             if self.frozen is not None:
                 self.frozen.check(tokenizer.get_vocab())
             self._chat = chat
-
-    def check_oracle(self, key: str, scorer: str) -> None:
-        """Refuse, for this key and scorer, an environment whose oracle writes no context for a teacher to see, and a program whose
-        tasks are shown texts, or whose updates see attempts, that the teacher is not shown."""
-        first = drawn_pack(self.env, self.pack_size, self.seed)
-        remedy = "Choose a scorer that sees what the policy sees."
-        if self.program.held_out.beside or not all(ask.chooses_task for ask in asks(self.program, self.pack_size)):
-            expected = f"none with data.program={type(self.program).__name__}, whose texts or attempts it is not shown"
-            raise ConfigError(key, scorer, expected, remedy)
-        check_oracle(self.env, first, self.context, key, scorer, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
@@ -316,6 +317,9 @@ class RolloutDataModule(ItemDataModule):
         ]
 
     # ------------------------------------------------------------------ rollouts
+
+    def _next_rollout(self, number: int, first: int) -> Rollout:
+        return self.rollouts.next(number, first, self._credit, self._score)
 
     def _validation(self) -> Iterator[list[Group]]:
         """This rank's share of the validation packs, played."""

@@ -15,13 +15,12 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.credit.baselines import Baseline, GroupMean
-from cod_lightning.credit.credited import AdaptiveRED, Credited, credited
+from cod_lightning.credit.credited import AdaptiveRED, Credit, Scale
 from cod_lightning.credit.returns import CreditRule, EpisodeCredit
-from cod_lightning.credit.table import EpisodeTable, kind_id
-from cod_lightning.errors import ConfigError, DataError, check_one_of
+from cod_lightning.errors import DataError, check_one_of
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
-from cod_lightning.modules.checks import check_combination, check_terms, made
+from cod_lightning.modules.checks import check_terms, made
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs, PolicyLoss
@@ -79,7 +78,7 @@ class GRPOModule(PolicyModule):
         credit: CreditRule = EpisodeCredit(),  # noqa: B008  (frozen; the CLI's default)
         baseline: Baseline = GroupMean(),  # noqa: B008
         critic: Critic | None = None,
-        scale: Literal["none", "group", "batch"] = "none",
+        scale: Scale = "none",
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
         mismatch: MismatchCorrection | None = None,
@@ -98,13 +97,20 @@ class GRPOModule(PolicyModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.policy, self.credit, self.baseline, self.critic = policy, credit, baseline, critic
+        self.policy, self.critic, self.loss, self.mismatch = policy, critic, loss, mismatch
         self.critic_at_work: CriticAtWork | None = None
         check_one_of("model.scale", scale, ("none", "group", "batch"))
-        self.scale: Literal["none", "group", "batch"] = scale
-        self.mismatch = mismatch
-        self.trained_kinds = tuple(map(EpisodeKind, trained_kinds or EpisodeKind))
-        self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
+        self.credited = Credit(
+            rule=credit,
+            baseline=baseline,
+            scale=scale,
+            reweight=reweight,
+            kinds=tuple(map(EpisodeKind, trained_kinds or EpisodeKind)),
+            filtered=filter_packs,
+            criticised=critic is not None,
+            compares_siblings=loss.compares_siblings,
+        )
+        """What gives a rollout of all ranks its advantages."""
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.warmup_updates = warmup_updates
         self.final_lr_fraction = final_lr_fraction
@@ -123,25 +129,9 @@ class GRPOModule(PolicyModule):
         """Optimizer updates that the engine has not seen; `WeightSync` resets it."""
         self.num_moved = 0
         """Optimizer updates whose gradient was not 0."""
-        self.ahead = False
-        """Whether rollouts are played by older weights, ahead of training or elsewhere."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, by which the learning rate falls where no number of updates ends it."""
         self.row_listeners: list[RowListener] = []
-
-    def meet(self, data: Any, stage: str) -> None:
-        """Refuse options without meaning beside those of the data."""
-        if not hasattr(data, "packs"):
-            raise ConfigError(
-                "data", type(data).__name__, "a RolloutDataModule", "Demonstrations go with WarmStartModule."
-            )
-        super().meet(data, stage)
-        if stage == "fit":
-            check_combination(self, data)
-            self.check_scorers(data)
-            if data.frozen is not None:  # what another policy samples says nothing on this one
-                self.trained_kinds = tuple(kind for kind in self.trained_kinds if kind is not data.frozen.kind)
-            self.ahead = data.max_staleness > 0 or data.packs.collects
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -163,25 +153,6 @@ class GRPOModule(PolicyModule):
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
         return self._optimized(factor)
-
-    @property
-    def credited(self) -> Callable[[EpisodeTable], Credited]:
-        """What gives a rollout of all ranks its advantages."""
-        return partial(
-            credited,
-            rule=self.credit,
-            baseline=self.baseline,
-            scale=self.scale,
-            reweight=self.reweight,
-            kinds=self.trained_kinds,
-            filtered=self.filter_packs,
-            criticised=self.critic is not None,
-        )
-
-    @property
-    def compares_siblings(self) -> bool:
-        """Whether the loss has to see what it compares in one update."""
-        return self.loss.compares_siblings
 
     # ------------------------------------------------------------------ training
 
@@ -260,13 +231,14 @@ class GRPOModule(PolicyModule):
         own, entropies = found if seen is None else (torch.where(part.action_mask, of, 0.0) for of in found)
         return TermInputs(own, entropies, part.scores, part.action_mask, observed)
 
-    def score(self, batch: Batch, played: Played, *, several_updates: bool = False) -> Batch:
+    def score(self, batch: Batch, played: Played, num_updates: int = 1) -> Batch:
         """The rows of a rollout, before its first update, with the log-probs of all models that the terms need.
 
-        With `model.mismatch` and several updates, with those of the policy as it is, too. `played` is for models that see more.
+        With `model.mismatch` and several updates, with those of the policy as it is, too; with a critic, with an advantage for each
+        token. `played` is for models that see more.
         """
         old, scores = None, dict[str, Tensor]()
-        if self.mismatch is not None and several_updates:
+        if self.mismatch is not None and num_updates > 1:
             old = self._scored_rows(batch, partial(self._forward, None))
         for name in self.needs:
             with scoring(name):
@@ -287,17 +259,9 @@ class GRPOModule(PolicyModule):
         batch = replace(batch, scores=scores, old_logprobs=old)
         if self.critic_at_work is None or batch.returns is None:
             return batch
-        kinds = torch.tensor([kind_id(kind) for kind in self.trained_kinds])
-        known = batch.returns.isfinite() & torch.isin(batch.kinds, kinds)
+        known = batch.returns.isfinite()
         parts = self._split(batch, known.nonzero().squeeze(1), torch.arange(len(batch)), alike=False)
         return self.critic_at_work.criticised(batch, known, padded(parts), self._hidden)
-
-    def check_scorers(self, data: Any) -> None:
-        """Raise `ConfigError` for a scorer that cannot score tokens of the vocabulary of this DataModule, or lacks an oracle."""
-        for name, scorer in self.scorers.items():
-            scorer.check(f"model.scorers.{name}", data.chat.tokenizer.get_vocab())
-            if scorer.needs_oracle:
-                data.check_oracle(f"model.scorers.{name}", type(scorer).__name__)
 
     @torch.no_grad()
     def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:

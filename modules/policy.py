@@ -33,6 +33,7 @@ from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.process_memory import give_back
 from cod_lightning.ranks import inside, num_ranks, rank
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import MOST_PADDING, split_by_token_budget
 
@@ -56,12 +57,17 @@ class PolicyModule(L.LightningModule):
     """Most tokens of a micro-batch, padding included; None: no bound."""
     vocabulary: int
     """A digest of the words that the tokenizer was made of."""
+    stop_ids: frozenset[int]
+    """Token ids that end a response."""
+    ahead: bool = False
+    """Whether rollouts are played by older weights, ahead of training or elsewhere."""
     _tokenizer: PreTrainedTokenizerFast
 
-    def meet(self, data: Any, stage: str) -> None:
-        """Take what the run's DataModule knows once it is set up; it is not asked again."""
-        self.seed, self._tokenizer = data.seed, data.chat.tokenizer
-        self.vocabulary = derive_seed("vocabulary", *data.words_for(self.policy))
+    def meet(self, chat: Chat, seed: int, words: Sequence[str], *, ahead: bool = False) -> None:
+        """Take what the run's DataModule knows once it is set up; `words` are what the tokenizer was made of."""
+        self.seed, self.ahead = seed, ahead
+        self._tokenizer, self.stop_ids = chat.tokenizer, chat.stop_ids
+        self.vocabulary = derive_seed("vocabulary", *words)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves and casts, but derived buffers, those of a frozen reference too, and the adapter are moved only.

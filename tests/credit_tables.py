@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from cod_lightning.credit.credited import Credited
-from cod_lightning.credit.credited import credited as credited_entries
+from cod_lightning.credit.credited import Credit, Credited
 from cod_lightning.credit.table import EpisodeTable, PerEpisode, episode_table, facts_of, kind_id
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.objective.batch import Batch
@@ -84,6 +83,11 @@ class CubeCredit:
     attempts_valid: Any
     tilted: Any
     temperature: float
+
+
+def credited_entries(table: EpisodeTable, *rules, **more) -> Credited:
+    """Credit of a rollout."""
+    return Credit(*rules, **more)(table)
 
 
 def credited(table: CreditTable, *rules, **more) -> CubeCredit:
@@ -238,18 +242,12 @@ def kept_credit(module) -> list[Credited]:
     """What is credited by the module's options from now on, one for each rollout."""
     seen = []
 
-    class Kept(type(module)):
-        @property
-        def credited(self):
-            credited = super().credited
+    class Kept(Credit):
+        def __call__(self, table):
+            seen.append(super().__call__(table))
+            return seen[-1]
 
-            def kept(table):
-                seen.append(credited(table))
-                return seen[-1]
-
-            return kept
-
-    module.__class__ = Kept
+    module.credited = Kept(**vars(module.credited))
     return seen
 
 

@@ -2,12 +2,11 @@
 
 import random
 from itertools import islice
-from types import SimpleNamespace
 
 import torch
 
 from cod_lightning.credit.baselines import GroupMean
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.envs.base import Variants
 from cod_lightning.rollout.runner import RolloutRunner
@@ -39,8 +38,22 @@ class NumberWorld(WordWorld):
         return pack(index)
 
 
+class StoryCredit:
+    """What a story says of credit."""
+
+    def __init__(self, story):
+        self.story, self.compares_siblings = story, story.compares
+
+    def __call__(self, table):
+        return self.story.credited(table)
+
+    def compared(self, table):
+        return self.story.compared(table)
+
+
 class Story:
-    """A stream, and the figures of its rollouts; a subclass says what is `played` of packs, and how it is `credited`."""
+    """A stream, and the figures of its rollouts; a subclass says what is `played` of packs, and how it is `credited`
+    and, to see which have a signal, `compared`."""
 
     siblings, compares = 2, False
 
@@ -51,17 +64,11 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.figures = []
-        self.learner = SimpleNamespace(
-            credited=lambda table: self.credited(table),
-            compares_siblings=self.compares,
-            score=lambda rows, *_, **__: rows,
-        )
         self.rollouts = Rollouts(
             setting=lambda: PADDED_BY_0,
             group_size=self.siblings,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             runner=runner,
-            learner=lambda: self.learner,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
             passes_per_rollout=passes,
@@ -72,8 +79,14 @@ class Story:
         )
         self.stream = TrainStream(self.next_rollout, rollouts, updates * passes, runner)
 
+    def compared(self, table):
+        return self.credited(table)
+
+    def score(self, rows, played, num_updates):
+        return rows
+
     def next_rollout(self, number, first):
-        made = self.rollouts.next(number, first)
+        made = self.rollouts.next(number, first, StoryCredit(self), self.score)
         self.figures.append(made.batch.figures)
         return made
 
@@ -139,7 +152,7 @@ class Replayed(Story):
         return [failed(n) if n in self.failing else lives_of(n, self.rollouts_begun()) for n in numbers]
 
     def credited(self, table):
-        self.credits.append(credited(table, TaskCredit(), GroupMean(), filtered=self.filtered))
+        self.credits.append(Credit(TaskCredit(), GroupMean(), filtered=self.filtered)(table))
         return self.credits[-1]
 
     def rollouts_begun(self):

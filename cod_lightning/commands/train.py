@@ -28,11 +28,11 @@ from cod_lightning.commands.lightning_cli import CodCLI, run_folder, start
 from cod_lightning.commands.parser import TRUST, Options, program
 from cod_lightning.commands.trainer_settings import check_started, num_processes
 from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.combinations import check_combination, check_scorers
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.evaluation.controls import Weights
 from cod_lightning.modules import GRPOModule
-from cod_lightning.modules.checks import check_combination
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.terminal import Screen
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
@@ -85,7 +85,7 @@ class TrainCLI(CodCLI):
     def check_fit(self) -> None:
         """Refuse what `fit` refuses of module and data before its warm start, whatever machine this is."""
         module, data, trainer = self.model, self.datamodule, self.config.trainer
-        check_combination(module, data)
+        check_combination(data, module.credited, module.loss, module.terms)
         data.check_fit(num_processes(trainer))
         module.check_strategy(str(getattr(trainer.strategy, "class_path", trainer.strategy)).rpartition(".")[2])
 
@@ -93,7 +93,7 @@ class TrainCLI(CodCLI):
         """Refuse what cannot be played, known once the policy's tokenizer is; `elsewhere`: on another machine."""
         if not self.model.policy.waits_for_warm_start:
             self.datamodule.check_with(self.model.policy, elsewhere=elsewhere)
-            self.model.check_scorers(self.datamodule)
+            check_scorers(self.datamodule, self.model.scorers)
             self.datamodule.check_suites()
 
     def make_warm_start(self, checkpoints: Sequence[Checkpoint]) -> None:

@@ -96,13 +96,13 @@ class TermsAlone(Baseline):
         return PerEpisode(torch.zeros_like(returns.values), returns.valid)
 
 
-def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none", "group", "batch"]) -> Tensor:
-    """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else, or
-    where there is one return alone, 1.
+def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["group", "batch"]) -> Tensor:
+    """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; where
+    there is one return alone, or no advantage, 1.
 
     Advantages are divided by it. Population standard deviation (division by n): the mean square of a group-mean advantage is
     then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, or by
-    `divided` (`AsymRE`). The main runs of arXiv 2606.20002 use `none`.
+    `divided` (`AsymRE`). The main runs of arXiv 2606.20002 are without.
 
     >>> returns = PerEpisode(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> deviation(GroupMean()(returns), returns, "group").flatten()
@@ -113,7 +113,7 @@ def deviation(advantages: PerEpisode, returns: PerEpisode, mode: Literal["none",
         squares = torch.where(returns.valid, (returns.values - mean(returns)) ** 2, 0).sum(1, keepdim=True)
         return torch.where(count > 1, (squares / count.clamp_min(1)).sqrt(), 1.0).to(returns.values)
     chosen = advantages.values[advantages.valid]
-    return chosen.std(correction=0) if mode == "batch" and len(chosen) else advantages.values.new_tensor(1.0)
+    return chosen.std(correction=0) if len(chosen) else advantages.values.new_tensor(1.0)
 
 
 def divided(values: Tensor, deviation: Tensor) -> Tensor:

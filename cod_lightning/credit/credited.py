@@ -21,10 +21,10 @@ is ours.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -116,8 +116,7 @@ class Credited:
     compares: bool = True
     """Whether siblings are compared, so that a pack in which they do equally well has no signal."""
     filtered: bool = False
-    """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
-    the other half is `data.resample_packs`)."""
+    """As `Credit.filtered`."""
     criticised: Bool[Tensor, " F"] | None = None
     """Episodes to whose tokens a critic gives advantages where their return is known; None: there is no critic."""
     of_attempts: Float[Tensor, " F"] | float = 0.0
@@ -137,12 +136,13 @@ class Credited:
     def trained(self) -> Bool[Tensor, " F"]:
         """Which episodes are in updates."""
         known = ~self.advantages.isnan()
-        return known if self.criticised is None else known | self.criticised & self.known_returns.isfinite()
+        return known if self.criticised is None else known | self.known_returns.isfinite()
 
     @property
     def known_returns(self) -> Float[Tensor, " F"]:
-        """A critic's returns of own episodes; NaN where they are not known, in packs that are filtered, and of attempts."""
-        known = self.unfiltered(self.returns.valid)
+        """A critic's returns of own episodes; NaN where they are not known, of kinds that are not trained on, in packs that are
+        filtered, and of attempts."""
+        known = self.unfiltered(self.returns.valid if self.criticised is None else self.returns.valid & self.criticised)
         return (self.returns.values - self.of_attempts).masked_fill(~known, math.nan)
 
     @cached_property
@@ -171,58 +171,98 @@ class Credited:
         """The chosen entries without those of packs that are filtered."""
         return chosen & self.packs_with_signal[self.table.place[:, 0]] if self.filtered else chosen
 
+    def beside(self, others: "Credited", table: EpisodeTable) -> "Credited":
+        """Of these packs and of `others` behind them, both as they are; the table has all."""
+        order = torch.cat([self.table.own, others.table.own]).logical_not().sort(stable=True).indices
+
+        def joined(of: Callable[[Credited], Tensor | float]) -> Tensor:
+            return torch.cat([torch.as_tensor(of(one)).expand(len(one.table)) for one in (self, others)])[order]
+
+        return replace(
+            self,
+            table=table,
+            returns=PerEpisode(joined(lambda one: one.returns.values), joined(lambda one: one.returns.valid)),
+            values=joined(lambda one: one.values),
+            valid=joined(lambda one: one.valid),
+            tilted=joined(lambda one: one.tilted),
+            of_equals=joined(lambda one: one.of_equals),
+            criticised=None if self.criticised is None else joined(lambda one: cast(Tensor, one.criticised)),
+            of_attempts=joined(lambda one: one.of_attempts),
+        )
+
     def _of_packs(self, chosen: Bool[Tensor, " F"]) -> Bool[Tensor, " G"]:
         """Packs with any of the chosen entries."""
         return torch.zeros(self.table.num_packs, dtype=torch.bool).index_fill(0, self.table.place[chosen, 0], True)
 
 
-def credited(
-    table: EpisodeTable,
-    rule: CreditRule,
-    baseline: Baseline,
-    scale: Scale = "none",
-    reweight: AdaptiveRED | None = None,
-    kinds: Collection[EpisodeKind] = tuple(EpisodeKind),
-    *,
-    filtered: bool = False,
-    criticised: bool = False,
-) -> Credited:
-    """Advantages of the whole table, which is that of all ranks; those of other `kinds` of episodes are not known.
+@dataclass(frozen=True)
+class Credit:
+    """How a training credits episodes: called with the table of a rollout, that of all ranks, it gives `Credited`.
 
     Attempts are divided by what their solve episode's siblings are divided by, and weigh in RED's sum with their tokens.
     """
-    returns = rule(table)
-    found, of_attempts = with_attempts(table, returns, rule, baseline)
-    chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]))
-    valid = found.valid & chosen
-    values = torch.where(valid, found.values, 0.0)
-    own = PerEpisode(values, valid & table.own)
-    scale = scale if baseline.scales else "none"
-    divisor = deviation(own, returns, "none" if scale == "group" else scale).expand_as(values)
-    if scale == "group":
-        divisor = divisor.clone()
-        for entries, there, of in by_packs(table, returns):
-            divisor[entries[there]] = deviation(own, of, scale).expand_as(of.values)[there]
-    divisor = divisor[table.begun]
-    of_equals = torch.where(own.valid, baseline.of_equals, 0.0)
-    values, of_equals = divided(values, divisor), divided(of_equals, divisor)
-    plain = Credited(
-        table=table,
-        returns=returns,
-        values=values,
-        valid=valid,
-        tilted=values,
-        of_equals=of_equals,
-        compares=baseline.compares,
-        filtered=filtered,
-        criticised=chosen if criticised else None,
-        of_attempts=of_attempts,
-    )
-    if reweight is None:
-        return plain
-    its = valid & ~returns.valid if criticised else valid  # a critic's rows are not its own
-    tilted, temperature = reweight(values, table.action_counts, plain.unfiltered(its))
-    return replace(plain, tilted=tilted, temperature=temperature)
+
+    rule: CreditRule
+    baseline: Baseline
+    scale: Scale = "none"
+    reweight: AdaptiveRED | None = None
+    kinds: tuple[EpisodeKind, ...] = tuple(EpisodeKind)
+    """Episodes that are trained on; of others nothing is known."""
+    filtered: bool = False
+    """Whether episodes of packs without signal have no advantage (the filtering half of DAPO's dynamic sampling, arXiv 2503.14476;
+    the other half is `data.resample_packs`)."""
+    criticised: bool = False
+    """Whether a critic gives tokens of lifecycles' own episodes their advantages."""
+    compares_siblings: bool = False
+    """Whether the loss compares siblings (`EpisodeTable.siblings`), which are then in one update."""
+
+    def without(self, kind: EpisodeKind) -> "Credit":
+        """The same without episodes of that kind."""
+        return replace(self, kinds=tuple(one for one in self.kinds if one is not kind))
+
+    def __call__(self, table: EpisodeTable) -> Credited:
+        """Advantages of the whole table."""
+        plain = self._scaled(self.compared(table))
+        if self.reweight is None:
+            return plain
+        its = plain.valid & ~plain.returns.valid if self.criticised else plain.valid  # a critic's rows are not its own
+        tilted, temperature = self.reweight(plain.values, table.action_counts, plain.unfiltered(its))
+        return replace(plain, tilted=tilted, temperature=temperature)
+
+    def compared(self, table: EpisodeTable) -> Credited:
+        """Advantages as the baseline has them, in units of reward: what it takes to see which packs have a signal."""
+        returns = self.rule(table)
+        found, of_attempts = with_attempts(table, returns, self.rule, self.baseline)
+        chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in self.kinds]))
+        valid = found.valid & chosen
+        values = torch.where(valid, found.values, 0.0)
+        return Credited(
+            table=table,
+            returns=returns,
+            values=values,
+            valid=valid,
+            tilted=values,
+            of_equals=torch.where(valid & table.own, self.baseline.of_equals, 0.0),
+            compares=self.baseline.compares,
+            filtered=self.filtered,
+            criticised=chosen if self.criticised else None,
+            of_attempts=of_attempts,
+        )
+
+    def _scaled(self, plain: Credited) -> Credited:
+        """Divided by standard deviations, if advantages are in units of reward."""
+        table, scale = plain.table, self.scale
+        if scale == "none" or not self.baseline.scales:
+            return plain
+        own, divisor = PerEpisode(plain.values, plain.valid & table.own), torch.ones_like(plain.values)
+        if scale == "batch":
+            divisor *= deviation(own, plain.returns, scale)
+        else:
+            for entries, there, of in by_packs(table, plain.returns):
+                divisor[entries[there]] = deviation(own, of, scale).expand_as(of.values)[there]
+        divisor = divisor[table.begun]
+        values, of_equals = divided(plain.values, divisor), divided(torch.as_tensor(plain.of_equals), divisor)
+        return replace(plain, values=values, tilted=values, of_equals=of_equals)
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Engine(ABC):
     num_ranks: int = 1
     """Processes of the run, each with an engine of its own; the command line names them before they are there."""
     log_folder: Path | None = None
-    """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
+    """Where an engine that keeps logs writes them; the DataModule names the run's folder."""
 
     @property
     def in_flight(self) -> bool:

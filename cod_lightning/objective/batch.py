@@ -31,7 +31,7 @@ class Batch:
     advantages: Float[Tensor, " B"]
     """Of all action tokens of a row; NaN where none is known, so that the row is in no update and in no denominator."""
     returns: Float[Tensor, " B"] | None = None
-    """Of a row's episode, for critics; NaN where it is not known, and in rows of extra attempts and of earlier rollouts."""
+    """Of a row's episode, for critics; NaN where a critic has no say, as in rows of extra attempts and of earlier rollouts."""
     by_token: Float[Tensor, "B T"] | None = None
     """Advantages of action tokens where a critic gives each its own, NaN where none is known; None: each has its row's."""
     episode: Int[Tensor, " B"]

@@ -79,17 +79,11 @@ class RolloutRunner(RolloutMonitor):
         self.engine = engine
         self.stall_s, self.max_failed_fraction = stall_s, max_failed_fraction
         self.folder = Path()
-        """Of the run; the report of a stall goes there."""
-        self.stop_ids: frozenset[int] = frozenset()
-        """Token ids that end a response."""
+        """Of the run, once it is known; the report of a stall goes there."""
         self.liveness = Liveness()
         self.ahead = GroupsAhead(self.liveness, partial(self.watched, "the rollouts ahead"))
         """The next training groups, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
-
-    def start(self, folder: Path, stop_ids: frozenset[int] = frozenset()) -> None:
-        """Take the folder of the run and, once there is a tokenizer, the ids."""
-        self.folder, self.stop_ids = folder, stop_ids
 
     def follow(self, observer: RolloutObserver) -> None:
         """Report to this observer from now on; following twice is following once."""

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from cod_lightning.contexts.base import Stored, beside
-from cod_lightning.credit.credited import Credited
-from cod_lightning.credit.table import EpisodeTable
+from cod_lightning.credit.credited import Credit, Credited
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, owners, rank
 from cod_lightning.rollout.group import run_group, run_groups
@@ -36,18 +37,9 @@ if TYPE_CHECKING:
     from cod_lightning.training.replay_buffer import ReplayBuffer
 
 
-class Learner(Protocol):
-    """What is trained: how it credits episodes, and whose log-probs its loss needs."""
-
-    credited: Callable[[EpisodeTable], Credited]
-    """Advantages of a rollout of all ranks."""
-    compares_siblings: bool
-    """Whether what its loss compares (`EpisodeTable.siblings`) has to be in one update."""
-
-    def score(self, rows: Batch, played: Played, *, several_updates: bool) -> Batch:
-        """The rows with the log-probs of other models, and, where several updates need them, of the weights as they are now; with a
-        critic also with an advantage for each token."""
-        ...
+Score = Callable[[Batch, Played, int], Batch]
+"""The rows of a rollout with what their loss needs beside advantages, for so many updates: log-probs of other models, and with a
+critic an advantage for each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +52,6 @@ class TrainingRollouts:
     group_size: int
     """K, siblings of each pack."""
     runner: RolloutRunner
-    learner: Callable[[], Learner]
     replay: "ReplayBuffer | None" = None
     """Episodes of earlier rollouts; None replays none."""
     max_staleness: int = 0
@@ -90,35 +81,37 @@ class TrainingRollouts:
     def ahead(self) -> RolloutsAhead:
         return RolloutsAhead(rollouts=self)
 
-    def next(self, number: int, first: int) -> Rollout:
+    def next(self, number: int, first: int, credit: Credit, score: Score) -> Rollout:
         """Rollout `number`, from training pack `first` on: from groups to this rank's rows, and the updates that are made of them.
 
         Each of these updates is then `GRPOModule.training_step`.
         """
-        played, num_packs, figures = self._next_played(number, first)
+        played, num_packs, figures = self._next_played(number, first, credit)
         table = table_of(played.packs)  # an entry for each episode, of all ranks
-        credit = self.learner().credited(table)  # rewards -> returns -> advantages
-        rows, shares = self._rows(played, table, credit), self._shares(number, credit)
+        credited = credit(table)  # rewards -> returns -> advantages
+        together = table.siblings if credit.compares_siblings else torch.arange(len(table))
+        rows, shares = self._rows(played, credited), self._shares(number, credited, together)
         if self.replay is not None:
-            rows, shares = self.replay.join(number, rows, credit, shares)
+            rows, shares = self.replay.join(number, rows, credited, shares)
             figures |= self.replay.metrics
         self.runner.engine.sleep()  # what scores takes memory as training does
         own = {g: one.group for g, one in enumerate(played.packs) if one.group is not None}
-        rows = self.learner().score(rows, Played(own, self.setting()), several_updates=len(shares) > 1)
-        self._observe(played, credit)
+        rows = score(rows, Played(own, self.setting()), len(shares))
+        self._observe(played, credited, credit)
         stats = reduce(RolloutStats.__add__, [part.stats for part in played.parts])
-        figures |= {**credit.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
+        figures |= {**credited.figures(), **stats.figures(self.runner.engine.in_flight), **self.packs.metrics()}
         if self.max_staleness:
             self.ahead.begin(number, first + num_packs)
         return Rollout(batch=replace(rows, figures={**rows.figures, **figures}), shares=shares, num_packs=num_packs)
 
-    def _rows(self, played: PlayedRollout, table: EpisodeTable, credit: Credited) -> Batch:
+    def _rows(self, played: PlayedRollout, credited: Credited) -> Batch:
         """The token rows of this rank's episodes, each with its advantage."""
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        rows = collate(segments_of(own_groups(played.packs)), table, index, pad_id=self.setting().sampler.chat.pad_id)
-        return replace(rows, advantages=credit.advantages[rows.episode], returns=credit.known_returns[rows.episode])
+        segments, pad_id = segments_of(own_groups(played.packs)), self.setting().sampler.chat.pad_id
+        rows = collate(segments, credited.table, index, pad_id=pad_id)
+        return replace(rows, advantages=credited.advantages[rows.episode], returns=credited.known_returns[rows.episode])
 
-    def _next_played(self, number: int, first: int) -> tuple[PlayedRollout, int, dict[str, float]]:
+    def _next_played(self, number: int, first: int, credit: Credit) -> tuple[PlayedRollout, int, dict[str, float]]:
         """A rollout that was played ahead, else one that is played now; with the training packs taken, those of dropped rollouts
         included, and what is logged of it."""
         played, dropped, figures = self.ahead.take(number, first)
@@ -126,7 +119,7 @@ class TrainingRollouts:
             self.runner.report("train", part)
         num_dropped, played_s = sum(one.num_packs for one in dropped), 0.0
         if played is None:
-            played = self.played(first + num_dropped)
+            played = self.played(first + num_dropped, credit)
             played_s = sum(part.seconds for part in played.parts)
         waited = {"time/wait_s": max(gathered(self.runner.ahead.waited_s() + played_s))} if self.max_staleness else {}
         return played, num_dropped + played.num_packs, {**figures, **waited}
@@ -136,7 +129,7 @@ class TrainingRollouts:
         with self.runner.phase("choosing training packs"):
             return self.packs.draw(first, count, num_waiting)
 
-    def played(self, first: int) -> PlayedRollout:
+    def played(self, first: int, credit: Credit) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on, of which this rank plays its share.
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
@@ -159,7 +152,7 @@ class TrainingRollouts:
             ]
             if not self.resample_packs:
                 return PlayedRollout(packs=packs, parts=parts)
-            signal = self.learner().credited(table_of(packs)).packs_with_signal.tolist()
+            signal = credit.compared(table_of(packs)).packs_with_signal.tolist()
             kept += [one for one, has in zip(packs, signal, strict=True) if has]
             without += [one for one, has in zip(packs, signal, strict=True) if not has]
             if len(kept) == self.packs_per_rollout:
@@ -179,15 +172,17 @@ class TrainingRollouts:
         """Siblings of a pack, played by the engine."""
         return await run_group(pack, self.group_size, self.setting())
 
-    def _observe(self, played: PlayedRollout, credit: Credited) -> None:
-        """Every rank shows its source the rewards of all ranks."""
+    def _observe(self, played: PlayedRollout, credited: Credited, credit: Credit) -> None:
+        """Every rank shows its source the rewards of all ranks, and advantages as they are trained on."""
         if not self.packs.learns:
             return
         packs = [*played.packs, *played.replaced]
+        if played.replaced:
+            credited = credited.beside(credit(table_of(played.replaced)), table_of(packs))
         self.packs.observe(
             PackOutcomes(
                 choices=[one.choice for one in packs],
-                credit=self.learner().credited(table_of(packs)) if played.replaced else credit,
+                credit=credited,
                 contexts=self.contexts(played) if self.packs.source.needs_contexts else (),
             )
         )
@@ -208,13 +203,13 @@ class TrainingRollouts:
 
         return [list(map(dumped, life.solves)) for life in group.lifecycles]
 
-    def _shares(self, number: int, credit: Credited) -> list[list[int]]:
+    def _shares(self, number: int, credited: Credited, together: Int[Tensor, " F"]) -> list[list[int]]:
         """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
-        or what is trained on, shuffled for every pass and dealt out by so many, or as evenly as can be."""
-        table, shares = credit.table, list[list[int]]()
+        or what is trained on, each with those of its number, shuffled for every pass and dealt out by so many, or as evenly as can
+        be."""
+        table, shares = credited.table, list[list[int]]()
         if self.shuffle_episodes:
-            of = table.siblings if self.learner().compares_siblings else torch.arange(len(table))
-            entries, units = credit.trained.nonzero().squeeze(1), dict[int, list[int]]()
+            of, entries, units = together, credited.trained.nonzero().squeeze(1), dict[int, list[int]]()
         else:
             of, entries = table.place[:, 0], torch.arange(len(table))
             units = {g: [] for g in range(self.packs_per_rollout)}

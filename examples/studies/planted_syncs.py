@@ -294,6 +294,7 @@ class Run:
         self.module: Any = SimpleNamespace(
             model=self.model,
             policy=SimpleNamespace(window=96),
+            stop_ids=frozenset(),
             plain_model=lambda: self.model,
             synced_weights=lambda adapter: synced_weights(self.model, adapter=adapter),
         )

@@ -10,8 +10,7 @@ import torch
 from msgspec import structs
 
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, TermsAlone
-from cod_lightning.credit.credited import AdaptiveRED, Credited, next_solve
-from cod_lightning.credit.credited import credited as credited_entries
+from cod_lightning.credit.credited import AdaptiveRED, Credit, Credited, next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
 from cod_lightning.lifecycles import ConnectTheDots
@@ -29,6 +28,7 @@ from tests.credit_tables import (
     cells,
     credit_table,
     credited,
+    credited_entries,
     cube_table,
     plain_credit,
     random_table,
@@ -368,3 +368,26 @@ def test_packs_that_are_filtered_teach_a_critic_nothing_and_all_others_are_in_it
         known = [None if math.isnan(value) else value for value in found.known_returns.tolist()]
         assert known == returns
         assert found.trained.tolist() == [value is not None for value in returns]
+
+
+@each("seed", range(4))
+def test_the_credit_of_packs_and_of_others_behind_them_is_that_of_all_where_no_number_is_of_the_whole_rollout(seed):
+    rng = random.Random(seed)
+
+    def own(k, e):
+        return EpisodeFacts(k, e, None, True, e % 2, e // 2, rng.choice([0.0, 0.5, 1.0, None]), 3)
+
+    def attempt(k, e, n):
+        return EpisodeFacts(k, e, 2 * n, rng.random() < 0.7, 0, n, rng.choice([0.0, 1.0]), 3)
+
+    packs = [
+        [one for k in range(3) for one in (*(own(k, e) for e in range(3)), *(attempt(k, 3 + n, n) for n in range(k)))]
+        for _ in range(5)
+    ]
+    credit, table = Credit(EpisodeCredit(), AsymRE(), "group", filtered=True, criticised=True), episode_table(packs)
+    found = credit(episode_table(packs[:3])).beside(credit(episode_table(packs[3:])), table)
+    whole = credit(table)
+    for name in ("values", "valid", "tilted", "of_equals", "of_attempts", "criticised", "packs_with_signal", "trained"):
+        assert torch.equal(getattr(found, name), getattr(whole, name)), name
+    assert torch.equal(found.known_returns.nan_to_num(7.0), whole.known_returns.nan_to_num(7.0))
+    assert torch.equal(found.group_returns, whole.group_returns)

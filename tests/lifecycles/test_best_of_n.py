@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.outcomes import Outcomes, pass_at
@@ -45,7 +45,7 @@ def test_every_task_is_attempted_n_times_from_one_context_and_state_and_credited
             assert {one.turns[0].response for one in (solved, *beside)} != {solved.turns[0].response} or len(beside) < 2
     groups = live(program=BestOfN(n=3))
     table = credit_table(groups)
-    found = credited(table, TaskCredit(), GroupMean())
+    found = Credit(TaskCredit(), GroupMean())(table)
     for (g, k, e), entry in table.numbers.items():
         life = groups[g].lifecycles[k]
         one = life.episodes[e]

@@ -1,6 +1,6 @@
 """What is accepted is imitated, and the rest left out."""
 
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table
 from cod_lightning.methods.accepted import Accepted
@@ -29,5 +29,5 @@ def test_what_is_accepted_weighs_1_whatever_the_scale_is(scale):
     table = episode_table(
         [[EpisodeFacts(k, 0, None, True, 0, 0, reward, 3) for k, reward in enumerate((0.2, 0.9, 1.0))]]
     )
-    found = credited(table, EpisodeCredit(), Accepted(), scale)
+    found = Credit(EpisodeCredit(), Accepted(), scale)(table)
     assert found.advantages.nan_to_num(0).tolist() == [0.0, 1.0, 1.0]

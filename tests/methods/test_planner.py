@@ -5,7 +5,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
 from cod_lightning.credit.baselines import GroupMean
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
@@ -80,7 +80,7 @@ def test_attempts_without_a_context_are_without_the_plan_that_was_made_in_view_o
 def test_a_plan_is_credited_with_the_tasks_after_it_and_compared_with_the_siblings_plans():
     groups = live(program=PLAN, siblings=3)
     table = credit_table(groups)
-    found = credited(table, EpisodeCredit(mean=False, discount=1.0), GroupMean())
+    found = Credit(EpisodeCredit(mean=False, discount=1.0), GroupMean())(table)
     for (g, k, e), entry in table.numbers.items():
         lives = groups[g].lifecycles
         if lives[k].episodes[e].kind is not EpisodeKind.WRITE:

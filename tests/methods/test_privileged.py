@@ -9,6 +9,7 @@ from msgspec import structs
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules.combinations import check_sees
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.levers import Levers
@@ -82,7 +83,7 @@ def test_a_program_that_shows_the_policy_what_the_teacher_would_not_see_is_refus
     data = RolloutDataModule(Levers(), HintContext(), TransformersEngine(), program)
     expected = r"model\.scorers\.teacher is PrivilegedScorer; expected none with data\.program"
     with pytest.raises(ConfigError, match=expected) if refused else nullcontext():
-        data.check_oracle("model.scorers.teacher", "PrivilegedScorer")
+        check_sees(data, "model.scorers.teacher", "PrivilegedScorer")
 
 
 @each("protocol", ["compact", "natural"])

@@ -7,6 +7,7 @@ import pytest
 from cod_lightning.callbacks import WeightSync
 from cod_lightning.credit.baselines import TermsAlone
 from cod_lightning.credit.returns import TaskCredit, TrajectoryCredit
+from cod_lightning.datamodules.combinations import check_combination
 from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.lifecycles.best_of_n import BestOfN
@@ -24,12 +25,17 @@ from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.methods.transcript import TranscriptContext
 from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.modules import GRPOModule
-from cod_lightning.modules.checks import check_combination
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
 from cod_lightning.training.scorers import FrozenRole
 from tests.cases import each
 from tests.small_fit import small_data, small_fit, small_policy
+
+
+def check(options, of_data):
+    """Refuse objective and data with these options, if they have no meaning together."""
+    module = GRPOModule(small_policy(), **options)
+    check_combination(small_data(**of_data), module.credited, module.loss, module.terms)
 
 
 @each(
@@ -77,7 +83,7 @@ from tests.small_fit import small_data, small_fit, small_policy
 )
 def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
     with pytest.raises(ConfigError, match=said):
-        check_combination(GRPOModule(small_policy(), **options), small_data(**of_data))
+        check(options, of_data)
 
 
 @each(
@@ -108,7 +114,7 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
     ],
 )
 def test_options_that_have_a_meaning_together_are_taken(options, of_data):
-    check_combination(GRPOModule(small_policy(), **options), small_data(**of_data))
+    check(options, of_data)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,7 +323,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
     observer = RolloutObserver()
     observer.interruptible = interruptible
     runner.follow(observer)
-    unused = dict.fromkeys(("packs", "setting", "learner"))
+    unused = dict.fromkeys(("packs", "setting"))
     rollouts = TrainingRollouts(**unused, runner=runner, group_size=1, packs_per_rollout=1, updates_per_rollout=1)  # pyright: ignore
 
     async def waits():

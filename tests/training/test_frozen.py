@@ -17,7 +17,7 @@ from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY
 from tests.cases import each
-from tests.small_fit import small_data
+from tests.small_fit import small_data, small_policy
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 
@@ -68,10 +68,9 @@ def test_without_a_path_and_without_weights_there_is_nothing_to_freeze_and_anoth
 
 
 @each("kinds", [None, ["update"], ["solve", "update"]])
-def test_what_a_frozen_role_plays_is_not_trained_on(kinds):
-    module, own = GRPOModule(TinyPolicy(), trained_kinds=kinds), small_data(frozen=FrozenRole("solve", "x"))
-    own._chat = SimpleNamespace(tokenizer=None)
-    own.words_for = lambda policy: ()
-    module.meet(own, "fit")
-    assert EpisodeKind.SOLVE not in module.trained_kinds
-    assert EpisodeKind.UPDATE in module.trained_kinds
+def test_what_a_frozen_role_plays_is_not_trained_on(tmp_path, kinds):
+    module, own = GRPOModule(small_policy(), trained_kinds=kinds), small_data(frozen=FrozenRole("solve"))
+    own.trainer = SimpleNamespace(lightning_module=module, default_root_dir=tmp_path)
+    own.setup("fit")
+    assert EpisodeKind.SOLVE not in own._credit.kinds
+    assert EpisodeKind.UPDATE in own._credit.kinds

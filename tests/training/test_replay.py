@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cod_lightning.credit.baselines import GroupMean
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import TaskCredit
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.asymre import AsymRE
@@ -61,7 +61,7 @@ def test_beside_shuffled_episodes_too_what_is_replayed_joins_the_update_that_it_
 
 def test_packs_without_signal_are_not_stored_though_a_baseline_gives_all_their_episodes_an_advantage():
     story = Replayed(SignalReplay())
-    story.credited = lambda table: credited(table, TaskCredit(), AsymRE())
+    story.credited = Credit(TaskCredit(), AsymRE())
     updates(story.stream)
     assert {one.pack_id for one in story.buffer.stored} == {f"p{n}" for n in range(12) if n % 4 != 3}
     assert [one.of_equals for one in story.buffer.stored] == pytest.approx([0.1] * len(story.buffer.stored))
@@ -276,7 +276,7 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
 
 def buffer_of(groups, replay):
     """A buffer that has stored the rows of groups of pack 4, these rows, and their credit."""
-    credit = credited(credit_table(groups), TaskCredit(), GroupMean())
+    credit = Credit(TaskCredit(), GroupMean())(credit_table(groups))
     batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0}, pad_id=0))
     buffer = ReplayBuffer(replay, 5)
     buffer.join(0, batch, credit, [[0]])
@@ -309,7 +309,7 @@ def test_a_filtered_pack_of_shuffled_episodes_is_in_an_update_for_the_replay_alo
         for life in silent.lifecycles
     ]
     groups, seen = [whole, structs.replace(silent, lifecycles=tuple(alike))], []
-    credit = credited(credit_table(groups), TaskCredit(), GroupMean(), filtered=True)
+    credit = Credit(TaskCredit(), GroupMean(), filtered=True)(credit_table(groups))
     batch = stamped(credit, collate(segments_of(groups), credit.table, {"p4": 0, "p5": 1}, pad_id=0))
     buffer = ReplayBuffer(answers(observe=lambda self, rollout: seen.append(rollout)), 5)
     trained = [entry for entry in range(len(credit.table)) if credit.table.place[entry, 0] == 0]

@@ -6,7 +6,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext, StackedContext
 from cod_lightning.credit.baselines import GroupMean
-from cod_lightning.credit.credited import credited
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import EpisodeCredit
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, beside
@@ -58,7 +58,6 @@ class Story:
             setting=lambda: self.setting(self.rollouts.packs.pack(PackChoice(0))),
             group_size=2,
             runner=self.runner,
-            learner=lambda: self,
             max_staleness=2,
             packs_per_rollout=4,
             updates_per_rollout=1,
@@ -69,10 +68,7 @@ class Story:
         sampler = scripted_sampler(beside(self.env, Players).reference(Reference.SCRIPTED, pack), self.mechanism)
         return Setting(env=self.env, mechanism=self.mechanism, sampler=sampler)
 
-    def credited(self, table):
-        return credited(table, EpisodeCredit(), GroupMean())
-
-    def score(self, batch, played, *, several_updates):
+    def score(self, batch, played, num_updates):
         """Asks for the prompts that a teacher with the oracle's context has."""
         ids = [row[:length] for row, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)]
         prompts = OraclePrompts(played)
@@ -80,7 +76,7 @@ class Story:
         return batch
 
     def next(self, number):
-        self.rollouts.next(number, 4 * number)
+        self.rollouts.next(number, 4 * number, Credit(EpisodeCredit(), GroupMean()), self.score)
         return self.prompts, self.rollouts.packs.state_dict()
 
 

@@ -5,7 +5,6 @@ import random
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,10 +15,8 @@ from cod_lightning.methods import revisits
 from cod_lightning.methods.bandit import Bandit
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.ranks import check_shares
-from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackSource, Uniform
-from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import Group, Lifecycle
 from tests import records
 from tests.cases import each
@@ -248,9 +245,9 @@ def test_packs_without_signal_are_replaced_by_further_ones_and_after_the_last_ro
 def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_before_its_first_update():
     story, calls = Numbered(packs=4, updates=2, passes=2), []
 
-    def score(rows, played, *, several_updates):
+    def score(rows, played, num_updates):
         tilted = rows.token_ids[rows.action_mask] + 0.5
-        calls.append(("score", len(rows), several_updates, rows.advantages.equal(tilted)))
+        calls.append(("score", len(rows), num_updates, rows.advantages.equal(tilted)))
         return rows
 
     def credited(table):
@@ -258,7 +255,23 @@ def test_all_is_credited_once_for_a_rollout_and_log_probs_are_asked_for_once_bef
         found = plain_credit(table.solved()[0], table=table)
         return replace(found, tilted=found.values + 0.5)
 
-    story.learner = SimpleNamespace(credited=credited, score=score)
-    stream = TrainStream(story.rollouts.next, 2, 4, RolloutRunner(None))
-    assert len(updates(stream)) == 8
-    assert calls == [("credited", 4), ("score", 8, True, True)] * 2
+    story.credited, story.score = credited, score
+    assert len(updates(story.stream)) == 8
+    assert calls == [("credited", 4), ("score", 8, 4, True)] * 2
+
+
+@each(("source", "replaced"), [(Uniform(), []), (Learner(), [("credited", [1, 3])])])
+def test_every_pack_is_credited_once_and_a_round_asks_only_which_have_a_signal(source, replaced):
+    story, calls = Numbered(rollouts=1, silent=(1, 3), packs=3, updates=1, resample_packs=2, source=source), []
+
+    def noted(name):
+        def of(table):
+            calls.append((name, table.solved()[0][:, 0, 0].tolist()))
+            return Numbered.credited(story, table)
+
+        return of
+
+    story.compared, story.credited = noted("compared"), noted("credited")
+    updates(story.stream)
+    compared = [("compared", numbers) for numbers in ([0, 1, 2], [3], [4])]
+    assert calls == [*compared, ("credited", [0, 2, 4]), *replaced]

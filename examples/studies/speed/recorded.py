@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import lightning as L
@@ -10,9 +9,7 @@ import lightning as L
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.credit.table import episode_table, facts_of
 from cod_lightning.datamodules.items import ItemDataModule
-from cod_lightning.models.base import Policy
 from cod_lightning.modules.grpo import GRPOModule
-from cod_lightning.modules.policy import PolicyModule
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.segments import segments_of
@@ -28,11 +25,7 @@ class Recorded(ItemDataModule):
         self.batch, self._chat, self.count, self.seed = batch, chat, count, 1
 
     def setup(self, stage: str) -> None:
-        self.learner.meet(self, stage)
-
-    def words_for(self, policy: Policy) -> tuple[str, ...]:
-        """Of no use here."""
-        return ()
+        self.learner.meet(self.chat, self.seed, ())
 
     def train_dataloader(self) -> SizedItems:
         """As many updates as are measured."""
@@ -50,7 +43,6 @@ def train_on(
 ) -> None:
     """Make the updates, each with the scores that its terms need; the clock is the only callback."""
     quieten()
-    module.meet = partial(PolicyModule.meet, module)  # nothing to check against a recorded rollout
     table, index = episode_table(list(map(facts_of, groups))), {group.pack.id: g for g, group in enumerate(groups)}
     batch = collate(segments_of(groups), table, index, pad_id=chat.pad_id)
     batch = replace(batch, advantages=module.credited(table).advantages[batch.episode])
