@@ -332,7 +332,7 @@ def test_a_signal_ends_the_wait_for_a_rollout_with_weights_in_flight_which_is_no
 
     runner.ahead.play([(runner.ahead.add(GroupKey(PackChoice(0), rollout=0)), waits)])
     with pytest.raises(Stopped):
-        rollouts.next(0, 0)
+        rollouts.next(0, 0, None, None)  # pyright: ignore
     assert len(runner.ahead.begun) == 1
     over.set()
     runner.ahead.drop()
