@@ -12,6 +12,7 @@ import logging
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -157,6 +158,16 @@ class Stopped(SystemExit):
         self.number = number
         self.message = f"Stopped by {signal.Signals(number).name}."
         """The run's last line: how to go on, where that is known."""
+
+
+ENDS = ReaderEnded, Stopped, KeyboardInterrupt
+"""What ends a run without a word."""
+
+
+def unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what a task raised that was no longer awaited; a signal that ends the run is its own message."""
+    if not isinstance(context.get("exception"), ENDS):
+        loop.default_exception_handler(context)
 
 
 def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:

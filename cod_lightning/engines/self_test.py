@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Engine, Request
-from cod_lightning.errors import EngineMismatch
+from cod_lightning.errors import EngineMismatch, unless_stopped
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.ranks import gathered
 
@@ -137,6 +137,7 @@ def sampled(engine: Engine, asked: Sequence[tuple[list[int], int, float]], num_n
             engine.release(name)
 
     async def all_answers() -> list[Completion]:
+        asyncio.get_running_loop().set_exception_handler(unless_stopped)
         return await asyncio.gather(*(answer(number, *one) for number, one in enumerate(asked)))
 
     return asyncio.run(all_answers())

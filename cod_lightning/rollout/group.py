@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.errors import ReaderEnded, Stopped
+from cod_lightning.errors import ENDS, unless_stopped
 from cod_lightning.process_memory import give_back, resident
 from cod_lightning.rewards.base import compared
 from cod_lightning.rollout.deadlines import Liveness
@@ -23,8 +23,6 @@ from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 
-_ENDS = ReaderEnded, Stopped, KeyboardInterrupt
-"""What ends a run without a word."""
 _LOOK_S, _AWAKE_S, _STOP_S = 0.05, 0.5, 1.0
 _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
@@ -51,21 +49,15 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner() as runner:
         try:
             runner.run(main)
-        except _ENDS:
+        except ENDS:
             loop = runner.get_loop()
             loop.set_exception_handler(lambda loop, context: None)
             while tasks := asyncio.all_tasks(loop):
                 for task in tasks:
                     task.cancel()
-                with contextlib.suppress(*_ENDS):  # a world that does not close is cancelled again
+                with contextlib.suppress(*ENDS):  # a world that does not close is cancelled again
                     loop.run_until_complete(asyncio.wait(tasks, timeout=_STOP_S))
             raise
-
-
-def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what a task raised that was no longer awaited; a signal that ends the run is its own message."""
-    if not isinstance(context.get("exception"), _ENDS):
-        loop.default_exception_handler(context)
 
 
 def _stay_awake(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
@@ -82,7 +74,7 @@ def _stay_awake(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
 def prepare(loop: asyncio.AbstractEventLoop, liveness: Liveness) -> None:
     """Make it ready for lifecycles, which `liveness` ends."""
     loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
-    loop.set_exception_handler(_unless_stopped)
+    loop.set_exception_handler(unless_stopped)
     _stay_awake(loop, liveness)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import gc
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from msgspec import structs
 
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.errors import EngineMismatch
+from cod_lightning.errors import EngineMismatch, Stopped
 from cod_lightning.models import TinyPolicy
 from tests.cases import each
 from tests.families import made
@@ -44,6 +45,18 @@ def test_a_sound_engine_passes_and_its_gap_is_rounding(engine, model):
         assert gap.size < 1e-5
     assert not engine.decoder.dialogues
     assert model.training, "as it was before"
+
+
+def test_a_signal_in_the_middle_of_it_leaves_no_traceback(engine, model, monkeypatch, caplog):
+    def stopped(*_):
+        raise Stopped(15)
+
+    monkeypatch.setattr(engine.decoder, "_passes", stopped)
+    with pytest.raises(Stopped):
+        SelfTest()(synced(engine, model), model, window=96)
+    engine.decoder._pumping = None
+    gc.collect()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
