@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING
@@ -94,8 +95,7 @@ def _run(args: list[str]) -> int:
     if args[0] == "--version":
         print(__version__)
         return 0
-    from cod_lightning.terminal import cleaned_output
-
+    cleaned_output = _imported("terminal").cleaned_output
     if not faulthandler.is_enabled() and sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # where each thread was when a library crashed
     with cleaned_output():
@@ -116,7 +116,7 @@ def _answered(args: list[str]) -> int:
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
-        module = importlib.import_module(f"cod_lightning.commands.{COMMANDS[command]}")
+        module = _imported(f"commands.{COMMANDS[command]}")
         return module.run(args if command in LIGHTNING else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -136,3 +136,12 @@ def _answered(args: list[str]) -> int:
         if stopped.message:
             print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
+
+
+def _imported(name: str) -> Any:
+    """The module of ours; leaves in one line where what it needs is not installed, as outside of the clone's `.venv`."""
+    try:
+        return importlib.import_module(f"cod_lightning.{name}")
+    except ModuleNotFoundError as error:
+        remedy = "In a clone: make .venv/installed, then . .venv/bin/activate."
+        sys.exit(f"error: {sys.executable} has no {error.name}; expected what cod_lightning needs. {remedy}")

@@ -113,6 +113,15 @@ def test_what_is_piped_into_a_game_is_shown_behind_its_prompts(monkeypatch, caps
     assert "notes> 1 green\nnotes> \n" in shown
 
 
+@pytest.mark.parametrize("missing", ["rich", "yaml"])
+def test_a_python_without_what_is_needed_is_answered_in_one_line(missing):
+    code = f"import sys; sys.modules['{missing}'] = None; from cod_lightning.cli import main; main(['worlds'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"has no {missing}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_config_that_is_not_there_is_answered_before_torch_is_imported():
     code = "import sys; from cod_lightning.cli import main; assert main(['fit', '--config', 'quickstrat']) == 2; "
     code += "assert not {'torch', 'lightning', 'transformers'} & sys.modules.keys()"
