@@ -170,6 +170,7 @@ class Person(Audience, TextPolicy):
         self.pack, self.read, self.tools = pack, read, beside(env, Tools).schemas
         self.words = words = beside(env, Vocabulary).words()
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
+        self.in_words = getattr(env, "protocol", "") == "compact"
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was typed; put into answer tags if the world asks for them and the person did not type them."""
@@ -203,6 +204,8 @@ class Person(Audience, TextPolicy):
             self.console.print(panel("tools", "\n".join(map(_described, self.tools))))
         bare = "What stands between the answer tags is enough."
         answers = f"{bare} Answers are {some_of(self.forms, self.forms[0])}." if self.forms else bare
+        if self.in_words:
+            answers += " The texts are those of tiny policies; --env.protocol natural has sentences."
         self.console.print(panel("what you type", answers))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:

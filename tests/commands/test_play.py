@@ -178,6 +178,12 @@ def test_a_person_sees_the_tools_of_an_environment_and_types_a_call_as_json(monk
     assert "completed" in shown
 
 
+def test_a_person_before_compact_words_is_shown_the_option_that_has_sentences(monkeypatch, capsys):
+    lines = ["Lever_1", "Lever_2"]
+    assert "--env.protocol natural" in _shown(["--env", "levers"], lines, monkeypatch, capsys)
+    assert "--env.protocol" not in _shown(["--env", "levers", "--env.protocol", "natural"], lines, monkeypatch, capsys)
+
+
 def test_nothing_in_a_text_acts_on_the_terminal():
     hostile = json.dumps([{"id": 1, "text": "\x1b[2J[red]\r\nx"}, {"id": 2, "text": "\u202e" + "y" * 500}])
     screen = Screen(file=io.StringIO(), width=60)
