@@ -64,7 +64,7 @@ def run_numbered(config: DictConfig) -> None:
 def run_job(folder: Path, place: str = "") -> None:
     """Run it, from its last checkpoint if it has one, and write down how it went; a failure is data and raises nothing."""
     record = read_record(folder)
-    print(f"{place}{record.label}: begins", flush=True)
+    print(f"{place}{record.label}: begins; what it prints is in {folder / 'log.txt'}", flush=True)
     begun = time.perf_counter()
     (folder / _LAST).unlink(missing_ok=True)
     # of libraries beside torch, which has its threads from the config

@@ -31,7 +31,7 @@ def test_a_job_that_ends_well_is_finished(monkeypatch, tmp_path, capsys) -> None
     found = ends(monkeypatch, tmp_path, WHOLE + "print('done')", replace(JOB, error="killed by SIGTERM"))
     assert found == replace(JOB, finished=True)
     first, last = capsys.readouterr().out.splitlines()
-    assert first == "[1/2] cell seed=1: begins"
+    assert first == f"[1/2] cell seed=1: begins; what it prints is in {tmp_path / 'log.txt'}"
     assert last.startswith("[1/2] cell seed=1: finished (")
     assert [(tmp_path / name).read_text() for name in ("log.txt", "precious")] == ["done\n", "precious"]
 
