@@ -95,7 +95,10 @@ class PackSource(ABC):
 
     @abstractmethod
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        """The next packs, `count` different ones; the run has played `first` training packs before."""
+        """The next packs, `count` different ones; the run has played `first` training packs before.
+
+        Those that replace others, or that are played beside others out of their order, differ from these, too.
+        """
 
     def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group] | None:
         """Groups of these packs, in their order, that were collected elsewhere, such as by another process; None: the engine plays.
@@ -157,9 +160,13 @@ class TrainingPacks:
             raise self._error(f"a source that names {count} packs where {count} are asked for, not {len(choices)}")
         with self._checked("next", "names packs that the environment can draw"):
             drawn = [(choice, self.pack(choice)) for choice in choices]
-        if len({pack.id for _, pack in drawn}) < count:
-            raise self._error("a source that names different packs for one rollout, of one index told apart by `visit`")
+        self.see_different([pack for _, pack in drawn])
         return drawn
+
+    def see_different(self, packs: Sequence[Pack]) -> None:
+        """Raise `ConfigError` for two packs of a rollout with one id, by which rows find what their episodes are credited with."""
+        if len({pack.id for pack in packs}) < len(packs):
+            raise self._error("a source that names different packs for one rollout, of one index told apart by `visit`")
 
     def collected(
         self, packs: Sequence[Pack], num_siblings: int, policy_version: int, num_ids: int, window: int

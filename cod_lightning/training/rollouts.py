@@ -106,6 +106,7 @@ class TrainingRollouts:
 
     def _rows(self, played: PlayedRollout, credited: Credited) -> Batch:
         """The token rows of this rank's episodes, each with its advantage."""
+        self.packs.see_different([one.pack for one in played.packs])
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
         segments, pad_id = segments_of(own_groups(played.packs)), self.setting().sampler.chat.pad_id
         rows = collate(segments, credited.table, index, pad_id=pad_id)

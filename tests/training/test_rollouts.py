@@ -200,6 +200,19 @@ def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_p
     assert [sorted(own + other) for own, other in zip(first, second, strict=True)] == rounds
 
 
+class ComesBack(PackSource):
+    """The first of the packs that it names is always the same one."""
+
+    def next(self, first, count):
+        return [PackChoice(0), *(PackChoice(first + i) for i in range(1, count))]
+
+
+def test_a_pack_that_replaces_another_is_none_that_the_rollout_has_since_rows_find_their_credit_by_its_id():
+    assert updates(Numbered(source=ComesBack()).stream), "from rollout to rollout packs may come back"
+    with pytest.raises(ConfigError, match=r"data\.source is ComesBack; .*different packs for one rollout"):
+        updates(Numbered(silent=(1, 3), resample_packs=2, source=ComesBack()).stream)
+
+
 class Collapses(Learner):
     """In its second rollout it names no pack."""
 
