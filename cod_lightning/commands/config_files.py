@@ -11,6 +11,7 @@
 among `data.suites` stands for the suites of `configs/suite/NAME.yaml` or of a file; so does a suite's `env`.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,9 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
             if isinstance(named, Path):
                 choices.append(f"{group}={named.stem}")
             elif group == "policy":  # no part of the config: the parser keeps what both classes take, such as a `path`
-                others.append(f"--{CLASS_KEYS[group]}={named}")
+                chosen = below_init_args(class_of(named, typed))
+                whole = isinstance(chosen, dict) and "init_args" in chosen
+                others.append(f"--{CLASS_KEYS[group]}={json.dumps(chosen, default=str) if whole else named}")
             else:
                 values.append((CLASS_KEYS[group], class_of(named, typed)))
         elif key in groups() or not key.removesuffix("+").replace(".", "").replace("-", "").isidentifier():
@@ -88,7 +91,7 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
     content = _merged(paths, choices, values, own)
     if content.get("ckpt_path") is None:
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
-    import_named(f"{' '.join(argv)} {content}")
+    import_named(f"{' '.join([*argv, *others])} {content}")
     if content:
         others = ["--config", as_text(below_init_args(content)), *others]
     return Expanded(others, paths[0].stem if paths else "run")

@@ -169,6 +169,14 @@ def test_a_class_keeps_its_options_where_it_is_named_again_and_a_namesake_has_no
     assert ("init_args" in made) is kept
 
 
+def test_a_policy_in_braces_or_in_a_file_has_its_options_beside_its_class_as_other_classes_have(tmp_path):
+    (tmp_path / "own.yaml").write_text("class_path: TinyPolicy\nhidden_size: 32\n")
+    for typed in ("{class_path: TinyPolicy, hidden_size: 32}", "own.yaml"):
+        (_, _, policy) = expand(["--config", "small.yaml", f"policy={typed}"]).argv
+        chosen = json.loads(policy.removeprefix("--model.policy="))
+        assert chosen == {"class_path": "TinyPolicy", "init_args": {"hidden_size": 32}}
+
+
 def test_configs_are_merged_in_their_order_above_their_defaults_whatever_is_typed_between_them(tmp_path):
     (tmp_path / "one.yaml").write_text("model: {lr: 1.0, scale: group}\n")
     (tmp_path / "two.yaml").write_text("model: {lr: 2.0}\n")
