@@ -212,6 +212,10 @@ class HiddenRules(Companion[E]):
         """
         return pack.id
 
+    def changes_at(self, pack: Pack) -> int | None:
+        """Position of the pack's first task that hides something else than the one before; None where all hide the same."""
+        return None
+
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """The pack with another hidden rule from task `at` on (1 <= at < N), drawn from `seed`.
 

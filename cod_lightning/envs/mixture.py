@@ -92,6 +92,10 @@ class MixedRules(HiddenRules["Mixture"]):
         key, inner = self.env._inner(pack)
         return f"{key} {beside(self.env.worlds[key], HiddenRules).hidden_rule(inner)}"
 
+    def changes_at(self, pack: Pack) -> int | None:
+        key, inner = self.env._inner(pack)
+        return beside(self.env.worlds[key], HiddenRules).changes_at(inner)
+
 
 class MixedPlayers(Players["Mixture"]):
     """Who plays the environments."""

@@ -1,14 +1,22 @@
 """Packs whose hidden rule changes at a task: a context that states the old rule is false from there on."""
 
 import random
+import re
 from dataclasses import replace
 
 from cod_lightning.envs.base import HiddenRules, TextEnv, beside
-from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.envs.wrapped import WrappedRules, WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+
+class ChangingRules(WrappedRules["NonStationary"]):
+    """Two of the world inside, one after the other."""
+
+    def changes_at(self, pack: Pack) -> int | None:
+        return self.env.change_position(pack) if len(pack) > 1 else None
 
 
 class NonStationary(WrappedWorld):
@@ -22,6 +30,8 @@ class NonStationary(WrappedWorld):
         world: A world whose rule can change (`HiddenRules.changed`).
         change_at: Position of the first task under the new rule, from 1 on; null draws one in 1..N-1 for each pack.
     """
+
+    companions = (ChangingRules, *WrappedWorld.companions)
 
     def __init__(self, world: TextEnv, change_at: Count | None = None) -> None:
         super().__init__(world)
@@ -39,7 +49,8 @@ class NonStationary(WrappedWorld):
     def change_position(self, pack: Pack) -> int:
         """Position of the pack's first task under the new rule."""
         if self.change_at is None:
-            own = pack.id.removeprefix("changing-")  # not of what it hides, which would then foretell the change
+            # not of what it hides, which would then foretell the change, nor of the visit that a source says behind ~
+            own = re.sub(r"~\d+$", "", pack.id.removeprefix("changing-"))
             return random.Random(derive_seed("change position", own)).randint(1, len(pack) - 1)
         if self.change_at >= len(pack):
             expected = f"in 1..{len(pack) - 1}, a task of the pack"

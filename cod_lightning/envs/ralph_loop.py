@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.envs.wrapped import WrappedRules, WrappedWorld
 from cod_lightning.types import Pack, Split
 
 
@@ -16,6 +16,8 @@ class RalphLoop(WrappedWorld):
     Args:
         world: The world whose tasks are repeated.
     """
+
+    companions = (WrappedRules, *WrappedWorld.companions)
 
     def __init__(self, world: TextEnv) -> None:
         super().__init__(world)

@@ -5,8 +5,8 @@ from abc import abstractmethod
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cod_lightning.envs.base import TextEnv, Variants, beside
-from cod_lightning.types import EpisodeStatus
+from cod_lightning.envs.base import HiddenRules, TextEnv, Variants, beside
+from cod_lightning.types import EpisodeStatus, Pack
 
 
 def delegated(path: str) -> Any:
@@ -73,6 +73,16 @@ class WrappedVariants(Variants[W]):
 
     def without_world_memory(self) -> TextEnv:
         return self.env.around(beside(self.env.world, Variants).without_world_memory())
+
+
+class WrappedRules(HiddenRules[W]):
+    """Those of the world inside, for a world that says itself where the rule changes: here nowhere."""
+
+    def hidden_rule(self, pack: Pack) -> str:
+        return beside(self.env.world, HiddenRules).hidden_rule(pack)
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        return beside(self.env.world, HiddenRules).changed(pack, at, seed)
 
 
 class WrappedWorld(DelegatingWorld):

@@ -28,12 +28,12 @@ Estimating = Callable[[Float[np.ndarray, "P M"], Float[np.ndarray, "S M"], Limit
 def figures(
     trained: Outcomes,
     controls: Mapping[str, Outcomes],
-    changes: tuple[int, ...] | None = None,
+    changes: tuple[int | None, ...] | None = None,
     seed: int = 0,
     own_reward: bool = False,
     best_warm_start: tuple[str, float] | None = None,
 ) -> Figures:
-    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes;
+    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, if so;
     without `own_reward` the reward has parts, which the oracle's has not, so that there is no regret; `best_warm_start` is
     the control that is the warm start at its best temperature, and that temperature."""
     num = trained.num_positions
@@ -105,10 +105,13 @@ def _paired(side: Outcomes, values: Float[np.ndarray, "Q N"], trained: Outcomes)
 
 
 def _recovery(
-    estimated: Estimating, success: Mapping[str, Float[np.ndarray, "P N"]], changes: Sequence[int]
+    estimated: Estimating, success: Mapping[str, Float[np.ndarray, "P N"]], found: Sequence[int | None]
 ) -> Recovery:
-    """Success at offsets from the change, of the trained policy and of every control on the same packs."""
+    """Success at offsets from the change, of the trained policy and of every control on the same packs that have one."""
     trained = success["trained"]
+    changes = [
+        2 * trained.shape[1] if at is None else at for at in found
+    ]  # all offsets from there are outside the pack
     offsets = list(range(-1, trained.shape[1] - min(changes)))
     own, each = align(trained, changes, offsets), np.eye(len(offsets))
     last = np.where(np.array(changes) < trained.shape[1] - 1, trained[:, -1], np.nan)

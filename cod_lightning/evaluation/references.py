@@ -11,8 +11,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
-from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.base import HiddenRules, Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.evaluation.intervals import SHARE, Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.lifecycles import ConnectTheDots, OutlineStep, Program, outline
@@ -110,13 +109,8 @@ def summarise(lifecycles: Sequence[Lifecycle], rules: Sequence[str] = ()) -> Ref
     )
 
 
-def change_position(world: TextEnv, pack: Pack) -> int | None:
-    """Position of the pack's first task under another rule; None where the rule stays."""
-    return world.change_position(pack) if isinstance(world, NonStationary) and len(pack) > 1 else None
-
-
 def parts_of(world: TextEnv, pack: Pack) -> list[Pack]:
     """The pack, cut where its rule changes; each part is a pack of one rule."""
-    at = change_position(world, pack)
+    at = beside(world, HiddenRules).changes_at(pack)
     shares = (pack.tasks,) if at is None else (pack.tasks[:at], pack.tasks[at:])
     return [replace(pack, tasks=tasks) for tasks in shares]

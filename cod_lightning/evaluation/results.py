@@ -29,8 +29,8 @@ class PlayedCondition:
     env: str
     """Name of the world."""
     outcomes: Outcomes
-    changes: tuple[int, ...] | None = None
-    """[P] positions at which the packs' rules change; None where they stay."""
+    changes: tuple[int | None, ...] | None = None
+    """[P] positions at which the packs' rules change, None in one whose rule stays; None where all do."""
     own_reward: bool = False
     """Whether the reward of a task is the environment's own, without further parts."""
     checkpoint: str | None = None

@@ -9,7 +9,7 @@ import numpy as np
 from cod_lightning.envs.base import HiddenRules, beside
 from cod_lightning.evaluation.controls import ByReference, ByWarmStart, WarmStartBlanked
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
-from cod_lightning.evaluation.references import change_position, play_reference
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Condition, Suite
 from cod_lightning.ranks import gathered, share
@@ -30,6 +30,8 @@ class SuitePlayer:
         """The current suite's name and packs, which its conditions share."""
         self._rules: dict[str, str] = {}
         """What each of them hides, by its id."""
+        self._changes: dict[str, int | None] = {}
+        """Where that changes."""
         self._warm_starts: dict[float, float] = {}
         """Success of the warm start in it, in the mean over positions, by temperature."""
         self._trained: dict[str, list[Group]] = {}
@@ -44,9 +46,10 @@ class SuitePlayer:
         env = suite.env or setting.env
         if self._packs_of[0] != suite.name:
             with self.runner.phase(f"sampling packs of the suite '{suite.name}'"):
-                packs, hidden = suite.packs(env), beside(env, HiddenRules).hidden_rule
+                packs, rules = suite.packs(env), beside(env, HiddenRules)
                 with suite.answering(env, "an environment that says what a pack hides"):
-                    self._rules = {pack.id: f"{derive_seed(hidden(pack)):x}" for pack in packs}
+                    self._rules = {pack.id: f"{derive_seed(rules.hidden_rule(pack)):x}" for pack in packs}
+                    self._changes = {pack.id: rules.changes_at(pack) for pack in packs}
                 self._packs_of, self._warm_starts = (suite.name, packs), {}
         changes: dict[str, Any] = {"policy_version": 0}
         if isinstance(condition.control, WarmStartBlanked):
@@ -61,7 +64,7 @@ class SuitePlayer:
         groups = [group for part in gathered(self.runner.run(condition.label, played).groups) for group in part]
         if condition.name == "trained":
             self._trained[suite.name] = groups if any(one.after_trained for one in suite.chosen) else []
-        changed = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
+        changes_at = tuple(self._changes[group.pack.id] for group in groups)
         parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
         outcomes = Outcomes.of(
             [lifecycle for group in groups for lifecycle in group.lifecycles],
@@ -74,7 +77,7 @@ class SuitePlayer:
             condition=condition,
             env=env.name,
             outcomes=outcomes,
-            changes=tuple(changed) or None,
+            changes=None if set(changes_at) == {None} else changes_at,
             own_reward=all(isinstance(part, WorldReward) and part.weight == 1 for part in parts),
         )
 

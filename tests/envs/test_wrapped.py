@@ -129,6 +129,17 @@ def test_a_drawn_position_is_every_later_task_sometimes_and_the_same_each_time()
     assert packs == [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(60)]
 
 
+def test_where_the_rule_changes_is_known_through_worlds_around_it_that_keep_it():
+    inside = NonStationary(Levers(), change_at=2)
+    mixture = Mixture({"changing": inside, "other": Levers(max_turns=2)})
+    for world in (inside, WrappedWorld(inside), mixture, RalphLoop(inside), NonStationary(RalphLoop(Levers()), 2)):
+        for index in range(8):
+            pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=4)
+            hidden = [getattr(task.spec, "spec", task.spec).colours for task in pack.tasks]
+            expected = next((n for n in range(1, 4) if hidden[n] != hidden[n - 1]), None)
+            assert beside(world, HiddenRules).changes_at(pack) == expected
+
+
 def test_a_change_costs_the_scripted_policy_which_recovers_and_is_within_the_pack():
     _, before, at, after = by_position(NonStationary(Levers(protocol="compact"), change_at=2), Reference.SCRIPTED, 200)
     assert min(before, after) > at + 0.1

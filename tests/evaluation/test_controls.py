@@ -9,11 +9,13 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
-from cod_lightning.envs.base import Players, Reference, TextPolicy, beside
+from cod_lightning.envs.base import Players, Reference, TextEnv, TextPolicy, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.world import LeverPlayers
+from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import (
     CONTROLS,
@@ -143,9 +145,10 @@ def test_a_world_whose_reference_of_a_later_pack_raises_is_named_beside_the_suit
         echoed(SUITE, "oracle", Own())
 
 
-def test_the_oracle_knows_the_rule_before_and_after_a_change() -> None:
+@each("world", [NonStationary(WORLD), WrappedWorld(NonStationary(WORLD)), Mixture({"one": NonStationary(WORLD)})])
+def test_the_oracle_knows_the_rule_before_and_after_a_change(world: TextEnv) -> None:
     suite = Suite(name="changing", num_packs=30, pack_size=5, controls=tuple(CONTROLS))
-    for group in echoed(suite, "oracle", NonStationary(WORLD)):
+    for group in echoed(suite, "oracle", world):
         (life,) = group.lifecycles
         assert [episode.position for episode in life.episodes] == [0, 0, 1, 1, 2, 2, 3, 3, 4]
         assert all(solve.success for solve in life.solves)

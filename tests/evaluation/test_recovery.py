@@ -1,6 +1,7 @@
 """Success around a change of the rule, against loops over packs."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ TRAINED = Outcomes(rewards=SUCCESS, success=SUCCESS, pack_ids=IDS)
 FEW = Outcomes(rewards=SUCCESS[:9], success=SUCCESS[:9], pack_ids=IDS[:9])
 
 
-def recovery(controls: dict[str, Outcomes], changes: list[int]) -> Recovery:
+def recovery(controls: dict[str, Outcomes], changes: Sequence[int | None]) -> Recovery:
     found = figures(TRAINED, controls, tuple(changes))["recovery"]
     assert found is not None
     return found
@@ -52,6 +53,17 @@ def test_the_drop_and_what_is_regained_are_paired_within_packs() -> None:
     later = [SUCCESS[p, 5] - SUCCESS[p, at] for p, at in enumerate(CHANGES) if at < 5]
     assert FOUND["regained"]["mean"] == pytest.approx(mean(later))
     assert FOUND["regained"]["n"] == len([value for value in later if not math.isnan(value)])
+
+
+def test_packs_whose_rule_stays_have_no_part_in_it() -> None:
+    some = [at if p % 3 else None for p, at in enumerate(CHANGES)]
+    found = recovery({"scripted": FEW}, some)
+    assert found["offsets"] == FOUND["offsets"]
+    for offset, shown in zip(found["offsets"], found["rows"]["trained"], strict=True):
+        values = [SUCCESS[p, at + offset] for p, at in enumerate(some) if at is not None and at + offset < 6]
+        assert shown["mean"] == pytest.approx(mean(values))
+    later = [SUCCESS[p, 5] - SUCCESS[p, at] for p, at in enumerate(some) if at is not None and at < 5]
+    assert found["regained"]["mean"] == pytest.approx(mean(later))
 
 
 def test_a_change_at_one_place_shows_every_later_position() -> None:

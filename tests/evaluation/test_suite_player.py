@@ -10,10 +10,13 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import HiddenRules, Reference
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation import suite_player
 from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.results import suite_record
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, play
 from cod_lightning.rollout.runner import RolloutPart
@@ -104,6 +107,20 @@ def test_a_world_that_cannot_say_what_a_pack_hides_is_refused_before_anything_is
     here = Setting(env=Own(protocol="compact"), mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
     with pytest.raises(ConfigError, match=r"data\.suites\.own is Own; .* says what a pack hides \(KeyError"):
         SuitePlayer(Unasked()).play(SUITE, trained, here)  # pyright: ignore[reportArgumentType]
+
+
+def test_of_packs_of_a_mixture_those_of_some_worlds_change_and_others_do_not() -> None:
+    world = Mixture({"changing": NonStationary(WORLD, 1), "other": WORLD})
+    suite = replace(SUITE, num_packs=8, env=world)
+    (trained, *_) = suite.conditions()
+    setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
+    found = SuitePlayer(Direct()).play(suite, trained, setting)  # pyright: ignore[reportArgumentType]
+    expected = [1 if "changing" in name else None for name in found.outcomes.pack_ids]
+    assert found.changes == tuple(expected)
+    recovery = suite_record([found]).get("figures", {}).get("recovery")
+    assert recovery is not None
+    assert recovery["offsets"] == [-1, 0, 1]
+    assert recovery["rows"]["trained"][1]["n"] == expected.count(1) < 8
 
 
 def test_a_blanked_warm_start_sees_no_context() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import HiddenRules, TextEnv, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
@@ -46,6 +46,15 @@ def test_evaluation_packs_are_the_same_whatever_the_category_that_was_drawn_befo
     before = [env.sample_pack(split=Split.VALIDATION, index=i, num_tasks=2) for i in range(20)]
     TrainingPacks(Bandit(), env, 2, 1).draw(0, 8)
     assert before == [env.sample_pack(split=Split.VALIDATION, index=i, num_tasks=2) for i in range(20)]
+
+
+def test_a_pack_that_comes_back_changes_where_it_did_before():
+    packs = TrainingPacks(Uniform(), NonStationary(Levers()), 6, 5)
+    where = [
+        [beside(packs.env, HiddenRules).changes_at(packs.pack(PackChoice(n, visit=visit))) for n in range(8)]
+        for visit in (0, 41)
+    ]
+    assert where[0] == where[1]
 
 
 class Wrong(PackSource):
