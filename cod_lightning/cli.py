@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning import __version__
-from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING
+from cod_lightning.commands import COMMANDS, LIGHT, LIGHTNING, OF_METHODS
 from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped, did_you_mean
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
@@ -117,7 +117,7 @@ def _answered(args: list[str]) -> int:
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = _imported(f"commands.{COMMANDS[command]}")
-        return module.run(args if command in LIGHTNING else rest)
+        return module.run(args if command in (*LIGHTNING, *OF_METHODS) else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -2,5 +2,5 @@
 
 A method is a class at a seam of the core (a loss, a replay, a source, a program, a reward, a scorer, a context mechanism), chosen
 by its class path. Nothing in the core imports one, and no method another, but for acts, which are edits of the notebook.
-A `NAME_wording.py` holds the prompts of the method beside it.
+A `NAME_wording.py` holds the prompts of the method beside it, a `NAME_command.py` its command.
 """

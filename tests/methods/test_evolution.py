@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.commands import evolve
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods import evolution as evolution_module
+from cod_lightning.methods import evolution_command
 from cod_lightning.methods.evolution import Evolution, drawn_parent, score
 from cod_lightning.methods.notebook import NotebookContext
 from cod_lightning.rollout.setting import Setting
@@ -190,7 +190,7 @@ def test_odds_go_by_the_number_of_packs_in_which_none_is_better():
 
 @each("written", range(3))
 def test_a_kill_before_all_of_its_files_are_there_leaves_a_folder_that_is_not_refused(tmp_path, written, monkeypatch):
-    names, write = [], evolve.write_whole
+    names, write = [], evolution_command.write_whole
 
     def dies(path, content):
         if len(names) == written:
@@ -198,9 +198,9 @@ def test_a_kill_before_all_of_its_files_are_there_leaves_a_folder_that_is_not_re
         names.append(path.name)
         write(path, content)
 
-    monkeypatch.setattr(evolve, "write_whole", dies)
+    monkeypatch.setattr(evolution_command, "write_whole", dies)
     one = evolution()
     with pytest.raises(InterruptedError):
-        evolve._write(tmp_path, SimpleNamespace(asked={"data": {"context": {}}}), one, [])
+        evolution_command._write(tmp_path, SimpleNamespace(asked={"data": {"context": {}}}), one, [])
     assert {path.name for path in tmp_path.iterdir()} == set(names)
     assert "evolution.json" not in names, "a folder with it is refused"

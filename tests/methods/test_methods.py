@@ -10,9 +10,9 @@ from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "cod_lightning" / "methods").glob("[a-z]*.py"))
-WORDINGS = [file for file in FILES if file.stem.endswith("_wording")]
-"""Prompts of the method beside them, whose test is theirs."""
-METHODS = [file for file in FILES if file not in WORDINGS]
+PARTS = [file for file in FILES if file.stem.endswith(("_wording", "_command"))]
+"""Prompts and command of the method beside them, whose table row, and for prompts test, is theirs."""
+METHODS = [file for file in FILES if file not in PARTS]
 MOST = 200
 
 

@@ -8,11 +8,12 @@ import traceback
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands import evolve, phase
+from cod_lightning.commands import phase
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.files import write_whole
+from cod_lightning.methods import evolution_command
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Message, Role, Split
 from tests.chat_server import ChatServer, said
@@ -31,7 +32,9 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def test_a_tiny_policy_evolves_and_what_came_of_it_is_what_test_begins_with(tmp_path, capsys, monkeypatch):
     written = []
-    monkeypatch.setattr(evolve, "write_whole", lambda path, text: (written.append(path.name), write_whole(path, text)))
+    monkeypatch.setattr(
+        evolution_command, "write_whole", lambda path, text: (written.append(path.name), write_whole(path, text))
+    )
     assert main(["evolve", *TINY, "--out", "evolved", "--rounds", "2", "--num_packs", "4"]) == 0
     assert "best, mean reward" in capsys.readouterr().out
     record = json.loads((tmp_path / "evolved/evolution.json").read_text())

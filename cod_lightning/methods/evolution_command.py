@@ -1,8 +1,8 @@
-"""`evolve`: what an agent begins with is rewritten in view of packs that it played, again and again; no weights change (GEPA)."""
+"""The command `evolve`: `evolution.py` on a config's run, and what came of it in a folder."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,21 +11,18 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.deploy import setting_of
-from cod_lightning.commands.parser import Options
-from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts.base import Stored, beside
-from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked, write_whole
 from cod_lightning.methods.evolution import Evolution, Round
 from cod_lightning.ranges import Count, Natural
 from cod_lightning.rollout.deadlines import STALLED, Watchdog
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 
 _FILE = "evolution.json"
-_OPTIONS: Options = SAMPLED | {
+OPTIONS = {
     "out": (str, ..., "Folder of the results; made if need be."),
     "rounds": (Natural, 10, "Rewrites that are tried."),
     "num_packs": (Count, 16, "Validation packs by which candidates are selected."),
@@ -33,9 +30,8 @@ _OPTIONS: Options = SAMPLED | {
 }
 
 
-def run(argv: Sequence[str]) -> int:
+def run(cli: Any, setting: Callable[[], Setting], draw: Callable[[Split, int], Pack]) -> int:
     """Evolve, and write what came of it after each round."""
-    cli = built("evolve", _OPTIONS, argv)
     options, data = cli.config, cli.datamodule
     console, folder, name = Screen(), Path(options.out), type(data.context).__name__
     check_folder(folder, "--out")
@@ -44,17 +40,17 @@ def run(argv: Sequence[str]) -> int:
     if not data.context.updates:
         expected = f"a mechanism that the policy rewrites, unlike {name}"
         raise ConfigError("data.context", name, expected, "Choose context=HintContext.")
-    setting = setting_of(cli, model_of(cli, options.ckpt_path))
+    played = setting()
 
     def packs(split: Split, number: int, index: int = 0) -> list[Pack]:
         first = index * number
-        return [drawn_pack(data.env, data.pack_size, data.seed, first + n, split) for n in range(number)]
+        return [draw(split, first + n) for n in range(number)]
 
     remedy = f"{folder / _FILE} has the rounds that are over"
-    watched = Watchdog(setting.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)
+    watched = Watchdog(played.sampler.liveness, data.deadlines.stall_s, folder / STALLED, "the evolution", remedy)
     with locked(folder, "--out", "evolve"), watched:
         drawn = partial(packs, Split.TRAIN, options.round_packs)
-        evolution = Evolution(setting, packs(Split.VALIDATION, options.num_packs), drawn, data.seed)
+        evolution = Evolution(played, packs(Split.VALIDATION, options.num_packs), drawn, data.seed)
         console.print(f"{_mean(evolution)} with nothing to begin with")
         rounds: list[Round] = []
         _write(folder, cli, evolution, rounds)
