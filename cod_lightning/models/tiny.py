@@ -4,6 +4,7 @@ Qwen3's architecture, so that every code path is that of a real checkpoint; a wo
 one token, because with facts of several tokens the look-up circuit did not form in millions of tokens of training.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
@@ -30,11 +31,28 @@ _SIZES = {
     "intermediate_size": "intermediate_size",
 }
 """Sizes of the weights, by their names here and in a Hugging Face config."""
+ROPE_THETA = 10_000.0
 _TEMPLATE = (
     "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] + ' ' }}"
     "{% if message['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
 )
+
+
+class FreshWeights(ABC):
+    """How a policy begins whose weights are made here, beyond random numbers; chosen with `model.policy.start`."""
+
+    rope_theta: float = ROPE_THETA
+    """Base of the rotary frequencies."""
+    trains_embeddings: bool = True
+
+    @abstractmethod
+    def check(self, hidden_size: int, num_layers: int, num_heads: int, num_kv_heads: int) -> None:
+        """Raise `ConfigError` for sizes that have no room for it."""
+
+    @abstractmethod
+    def write(self, model: Any) -> None:
+        """Overwrite the random weights of a Qwen3 model; what is drawn comes from torch's generator."""
 
 
 class TinyPolicy(Policy):
@@ -49,9 +67,7 @@ class TinyPolicy(Policy):
         window: Most tokens of a prompt and its response together.
         weights: Folder in Hugging Face form to start from (a warm start writes one); its sizes count where those here are the
             defaults. None starts from random numbers.
-        induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors
-            that they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
-            induction heads (`models/induction.py`). A checkpoint of a language model has learnt as much.
+        start: What weights from random numbers begin as, such as `InductionHeads`, a copier from context; null: random numbers.
     """
 
     def __init__(
@@ -63,7 +79,7 @@ class TinyPolicy(Policy):
         intermediate_size: Count = 256,
         window: Count = 96,
         weights: str | None = None,
-        induction: bool = False,
+        start: FreshWeights | None = None,
     ) -> None:
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
@@ -74,11 +90,9 @@ class TinyPolicy(Policy):
             raise ConfigError("model.policy.num_kv_heads", num_kv_heads, expected, "Set it to 1.")
         self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.window, self.weights, self.induction = window, weights, induction
-        if induction:
-            from cod_lightning.models.induction import check_induction
-
-            check_induction(hidden_size, num_layers, num_heads, num_kv_heads)
+        self.window, self.weights, self.start = window, weights, start
+        if start is not None:
+            start.check(hidden_size, num_layers, num_heads, num_kv_heads)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
@@ -103,15 +117,12 @@ class TinyPolicy(Policy):
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size)."""
         model = self._random(tokenizer) if self.weights is None else self._load(Path(self.weights), tokenizer)
-        model.get_input_embeddings().requires_grad_(not self.induction)
+        model.get_input_embeddings().requires_grad_(self.start is None or self.start.trains_embeddings)
         return model.train()
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        rotary: Any = {"rope_type": "default", "rope_theta": 10_000.0}
-        if self.induction:
-            from cod_lightning.models.induction import ROPE_THETA
-
-            rotary["rope_theta"] = ROPE_THETA
+        rope_theta = ROPE_THETA if self.start is None else self.start.rope_theta
+        rotary: Any = {"rope_type": "default", "rope_theta": rope_theta}
         special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
@@ -126,10 +137,8 @@ class TinyPolicy(Policy):
             rope_parameters=rotary,
         )
         model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
-        if self.induction:
-            from cod_lightning.models.induction import begin_with_induction
-
-            begin_with_induction(model)
+        if self.start is not None:
+            self.start.write(model)
         return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

@@ -14,6 +14,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.methods.induction import InductionHeads
 from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules import GRPOModule, WarmStartModule
@@ -144,7 +145,7 @@ def test_the_log_probs_that_a_scorer_gives_are_not_rounded(tmp_path):
 
 def test_a_policy_that_begins_as_a_copier_is_made_before_its_weights_are_cast(tmp_path):
     sizes = {"hidden_size": 48, "num_layers": 2, "num_heads": 3, "num_kv_heads": 3, "intermediate_size": 32}
-    module = GRPOModule(TinyPolicy(**sizes, induction=True))
+    module = GRPOModule(TinyPolicy(**sizes, start=InductionHeads()))
     trainer(tmp_path, "bf16-true", WeightSync(), max_steps=1).fit(module, small_data())
     assert {weight.dtype for weight in module.model.parameters()} == {torch.bfloat16}
 
