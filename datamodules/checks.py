@@ -36,7 +36,7 @@ def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:
 def check_staleness(data: Any) -> None:
     """What rollouts that are played beside training need of the RolloutDataModule."""
     staleness, resample = data.max_staleness, data.resample_packs
-    source, shown = type(data.packs.source).__name__, "PriorityBuffer" if data.buffer else staleness
+    source, shown = type(data.packs.source).__name__, type(data.buffer).__name__ if data.buffer else staleness
     for refuses, expected in (
         (data.engine.sleeps, "0 with data.engine.sleep, since the engine serves while training goes on"),
         (data.packs.collects, f"0 with {source}, whose lifecycles another process plays"),

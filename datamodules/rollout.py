@@ -42,12 +42,11 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.rollout.setting import RolloutMonitor, Setting
+from cod_lightning.rollout.setting import OtherPlayer, RolloutMonitor, Setting
+from cod_lightning.training.ahead import RolloutBuffer
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
-from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.rollouts import Score, TrainingRollouts
-from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.training.stream import Rollout, SizedItems, TrainStream
 from cod_lightning.types import Group, Split
 
@@ -93,7 +92,7 @@ class RolloutDataModule(ItemDataModule):
         suites: What `test`, and the end of `fit`, evaluates.
         baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
-        frozen: What plays one kind of episodes, which are then not trained on (`training.scorers.FrozenRole`); null: nothing.
+        frozen: What plays one kind of episodes, which are then not trained on (`FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -118,7 +117,7 @@ class RolloutDataModule(ItemDataModule):
         passes_per_rollout: Count = 1,
         shuffle_episodes: bool | Count = False,
         resample_packs: Natural = 0,
-        max_staleness: Natural | PriorityBuffer = 0,
+        max_staleness: Natural | RolloutBuffer = 0,
         in_order: bool = True,
         rollouts_per_epoch: Count = 10,
         val_packs: Count = 256,
@@ -130,7 +129,7 @@ class RolloutDataModule(ItemDataModule):
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
         rewards: dict[str, RewardPart] | None = None,
-        frozen: FrozenRole | None = None,
+        frozen: OtherPlayer | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: Share = 0.5,
         seed: int = 1,
@@ -145,8 +144,8 @@ class RolloutDataModule(ItemDataModule):
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.shuffle_episodes = shuffle_episodes
-        self.buffer = max_staleness if isinstance(max_staleness, PriorityBuffer) else None
-        versions = max_staleness.versions if isinstance(max_staleness, PriorityBuffer) else max_staleness
+        self.buffer = max_staleness if isinstance(max_staleness, RolloutBuffer) else None
+        versions = max_staleness.versions if isinstance(max_staleness, RolloutBuffer) else max_staleness
         self.max_staleness, self.val_packs = versions, val_packs
         self.max_new_tokens = max_new_tokens
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history

@@ -179,7 +179,16 @@ def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served
         *("--data.rewards", json.dumps(parts)),
         *["--data.max_staleness", "1", "method=grpo", "source=Revisits", "source.by=regret", "source.back=near"],
         *("--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})),
-        *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
+        *(
+            "--model.trained_kinds",
+            "[solve]",
+            "--data.frozen",
+            "FrozenRole",
+            "--data.frozen.kind",
+            "update",
+            "--model.policy.weights",
+            policy,
+        ),
         *("replay=SelfImitation", "--data.replay.init_args.warmup_rollouts", "2"),
         shown=("train/divergence_teacher", "replay/replayed_tokens", "source/revisits"),
     )

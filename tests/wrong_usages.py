@@ -132,7 +132,7 @@ SIGNALS = """
 fit --config smoke engine=VLLMServerEngine --trainer.devices 2 --data.engine.local.devices ["3"] ## local.devices | 2 entries
 fit --config smoke source=Growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
 fit --config smoke --data.rewards.judge JudgeReward --data.rewards.judge.rubric rubric.txt ## JudgeReward.rubric | rubric.txt
-fit --config smoke --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
+fit --config smoke --data.frozen FrozenRole --data.frozen.kind solve --data.frozen.path nowhere ## data.frozen.path | nowhere
 fit --config smoke program=ProposeAndSolve --data.program.solves 3 ## data.program.solves | 3 | data.pack_size
 fit --config smoke method=nft replay=SignalReplay ## data.replay | SignalReplay | model.loss
 """

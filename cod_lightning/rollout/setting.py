@@ -1,7 +1,9 @@
 """What the lifecycles of a rollout have in common, and what is called as they end."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
@@ -9,6 +11,24 @@ from cod_lightning.lifecycles import ConnectTheDots, Program
 from cod_lightning.rewards.base import Rewards
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle
+
+if TYPE_CHECKING:
+    from cod_lightning.models.base import Policy
+
+
+class OtherPlayer(ABC):
+    """Plays one kind of episodes with another policy than the trained one; chosen with `data.frozen`."""
+
+    kind: EpisodeKind
+    """The episodes that it plays."""
+
+    @abstractmethod
+    def check(self, vocabulary: dict[str, int]) -> None:
+        """Raise `ConfigError` for what is not there, or has another tokenizer."""
+
+    @abstractmethod
+    def sampler(self, trained: Sampler, policy: "Policy", stop_ids: frozenset[int], device: Any = "cpu") -> Sampler:
+        """The trained policy's sampler with this policy in its place."""
 
 
 class RolloutMonitor:

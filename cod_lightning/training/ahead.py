@@ -1,6 +1,7 @@
 """Rollouts ahead of training: which groups begin, which a rollout takes, and what of them a checkpoint keeps."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -17,7 +18,6 @@ from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.stats import stop_if_too_many
 from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import Contexts, PlayedPack, PlayedRollout
-from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.types import Group, Pack
 
 if TYPE_CHECKING:
@@ -53,6 +53,46 @@ class Taken(NamedTuple):
     """Those that nothing is trained on any more."""
     figures: dict[str, float]
     """What is logged of it."""
+
+
+class RolloutBuffer(ABC):
+    """Which of the rollouts ahead is trained on next; a value of `data.max_staleness`. It is the same on every rank.
+
+    `trained` is how many rollouts were trained on so far.
+    """
+
+    rollouts_per_sync: int
+    """Rollouts that are trained on between two weight syncs."""
+    versions: int
+    """Policy versions, of which each sync makes one, that a rollout may be behind the weights."""
+
+    @abstractmethod
+    def num_to_begin(self, trained: int, needed: float) -> int:
+        """How many rollouts begin now, before the next of `needed` ones."""
+
+    @abstractmethod
+    def begin(self, trained: int, *identity: int) -> None:
+        """A rollout is begun; `identity` is its own, for randomness."""
+
+    @abstractmethod
+    def num_eligible(self, trained: int) -> int:
+        """How many of the oldest can be chosen."""
+
+    @abstractmethod
+    def choose(self, trained: int) -> tuple[int, int | None]:
+        """How many of the oldest are dropped, and the place of the one to train on without them; None where nothing is left."""
+
+    @abstractmethod
+    def keep(self, num: int) -> None:
+        """Forget all but so many of the oldest."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """In plain containers; a part of every checkpoint."""
+
+    @abstractmethod
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state."""
 
 
 @dataclass(kw_only=True)
@@ -149,10 +189,10 @@ class RolloutsAhead:
             rollout = self._taken(taken)
         return Taken(rollout, (), {_OVERTAKEN: float(sum(gathered(overtaken)))} if self.beside else {})
 
-    def _chosen(self, buffer: PriorityBuffer, number: int) -> Taken:
+    def _chosen(self, buffer: RolloutBuffer, number: int) -> Taken:
         """The rollout that the buffer chooses."""
         groups, size = self.groups, self.num_own
-        del buffer.waiting[len(groups.begun) // size :]  # a run before this one may have given up others
+        buffer.keep(len(groups.begun) // size)  # a run before this one may have given up others
         with self.rollouts.runner.interruptible():
             groups.settle(groups.begun[: size * buffer.num_eligible(number)])
         num_dropped, place = buffer.choose(number)

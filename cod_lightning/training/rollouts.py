@@ -25,10 +25,9 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.ahead import RolloutsAhead
+from cod_lightning.training.ahead import RolloutBuffer, RolloutsAhead
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.played import Contexts, PlayedPack, PlayedRollout, own_groups, table_of
-from cod_lightning.training.priority_buffer import PriorityBuffer
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack
@@ -58,7 +57,7 @@ class TrainingRollouts:
     """Policy versions that a group in flight may be behind the weights which train on it; without a buffer also rollouts ahead."""
     num_needed: Callable[[], float] = lambda: math.inf
     """How many rollouts the run needs after the one that training takes now."""
-    buffer: PriorityBuffer | None = None
+    buffer: RolloutBuffer | None = None
     """Which of those ahead is taken, or dropped as too old; None takes them in their order."""
     in_order: bool = True
     """Whether rollouts take groups in flight in the order in which they began."""

@@ -1,5 +1,4 @@
-"""Models that are not trained: their log-probs of given tokens (the policy of the beginning, a checkpoint, a server), and the one
-that plays a kind of episodes.
+"""Models that are not trained: their log-probs of given tokens (the policy of the beginning, a checkpoint, a server).
 
 They are computed once for each rollout, before its first update, and travel with its rows: a run that is resumed in the middle of a
 rollout has them from the checkpoint. A token without a score is NaN: terms leave it out and count it.
@@ -8,9 +7,8 @@ rollout has them from the checkpoint. A token without a score is NaN: terms leav
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,11 +17,9 @@ from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError, ScorerFailed, in_a_line
 from cod_lightning.forward.attention import use_grouped_attention
-from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
-from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, Group
+from cod_lightning.types import Group
 
 Forward = Callable[[PreTrainedModel | None, Batch], Float[Tensor, "B T"]]
 """Log-probs of a batch's action tokens under a model, by the training forward; None is the policy as it is."""
@@ -135,53 +131,3 @@ def check_missing(name: str, num_missing: int, num_tokens: int) -> None:
             f"model.scorers.{name} gave no log-prob for {num_missing:,} of {num_tokens:,} action tokens of a rollout, more than "
             f"{MOST_MISSING:.0%}. See that it serves, and go on with --ckpt_path auto."
         )
-
-
-_FROZEN = "data.frozen"
-
-
-class FrozenRole:
-    """Episodes of one kind are sampled by a policy that stays as it is, in training, validation and suites.
-
-    With `model.trained_kinds` that name the other kind, one role is trained and the other is not, as in SkillOS (arXiv 2605.06614),
-    which trains the curator of skills alone, for an executor that is frozen. Without a frozen role both have the same weights, and
-    what trains one may change what the other does. `deploy` plays both roles with the trained policy.
-
-    Args:
-        kind: The episodes that it plays.
-        path: Folder or hub name in Hugging Face form, with the policy's tokenizer; `export` makes one of a run's checkpoint.
-            Null: the policy that training begins with, such as the warm start.
-        max_dialogues: Dialogues that its engine holds at a time.
-    """
-
-    def __init__(
-        self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: int = 512
-    ) -> None:
-        from cod_lightning.engines.transformers import TransformersEngine  # beside other engines few have one
-
-        self.kind, self.path = EpisodeKind(kind), path
-        self.engine = TransformersEngine(max_dialogues)
-
-    def check(self, vocabulary: dict[str, int]) -> None:
-        """Raise `ConfigError` for a checkpoint that is not there, or of another tokenizer."""
-        if self.path is not None:
-            CheckpointScorer(self.path).check(_FROZEN, vocabulary)
-
-    def sampler(self, trained: Sampler, policy: Policy, stop_ids: frozenset[int], device: Any = "cpu") -> Sampler:
-        """The trained policy's sampler with this policy in its place; weights are loaded at the first call.
-
-        Its turns carry the trained policy's version, which keys their noise: these weights are the same in every version.
-        """
-        if self.engine.policy_version < 0:
-            from cod_lightning.models.pretrained import read_model
-            from cod_lightning.models.tiny import TinyPolicy
-
-            if self.path is None and isinstance(policy, TinyPolicy) and policy.weights is None:
-                expected = "the folder of a policy, since this training begins with random numbers"
-                raise ConfigError(f"{_FROZEN}.path", None, expected, "Name one, or a warm_start.")
-            with torch.random.fork_rng(devices=[]):
-                tokenizer: Any = trained.chat.tokenizer
-                model: Any = policy.model(tokenizer) if self.path is None else read_model(self.path, f"{_FROZEN}.path")
-            self.engine.bind(model.to(device), stop_ids, trained.window)
-        self.engine.policy_version = trained.policy_version
-        return replace(trained, engine=self.engine)

@@ -28,7 +28,14 @@ ROLLOUTS = 4
 """At the start, and at the end, whose proposals are counted."""
 ARMS: dict[str, tuple[str, ...]] = {
     "proposer and solver": (),
-    "proposer frozen": ("--model.trained_kinds", "[solve, update]", "--data.frozen.kind", "write"),
+    "proposer frozen": (
+        "--model.trained_kinds",
+        "[solve, update]",
+        "--data.frozen",
+        "FrozenRole",
+        "--data.frozen.kind",
+        "write",
+    ),
     "proposer alone": ("--model.trained_kinds", "[write]"),
     BASE: ("--data.program.init_args.proposes", "false"),
     "packs as they are drawn, each task once": (

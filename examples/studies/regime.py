@@ -36,7 +36,7 @@ BASE = (
 def buffer(rollouts_per_sync: int) -> tuple[str, ...]:
     """The regime with so many rollouts trained on while four are sampled."""
     of = {
-        "class_path": "cod_lightning.training.priority_buffer.PriorityBuffer",
+        "class_path": "cod_lightning.methods.priority_buffer.PriorityBuffer",
         "init_args": {"rollouts_per_sync": rollouts_per_sync, "versions": 20 // rollouts_per_sync},
     }
     return ("--data.max_staleness", json.dumps(of))

@@ -128,10 +128,28 @@ ARMS: dict[str, Arm] = {
     "writer alone": Arm("Roles", ("method=grpo", "--model.trained_kinds", "[update]")),
     "player alone": Arm("Roles", ("method=grpo", "--model.trained_kinds", "[solve]")),
     "writer for a frozen player": Arm(
-        "Roles", ("method=grpo", "--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
+        "Roles",
+        (
+            "method=grpo",
+            "--model.trained_kinds",
+            "[update]",
+            "--data.frozen",
+            "FrozenRole",
+            "--data.frozen.kind",
+            "solve",
+        ),
     ),
     "player for a frozen writer": Arm(
-        "Roles", ("method=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
+        "Roles",
+        (
+            "method=grpo",
+            "--model.trained_kinds",
+            "[solve]",
+            "--data.frozen",
+            "FrozenRole",
+            "--data.frozen.kind",
+            "update",
+        ),
     ),
     # judges
     "judge, 10 % wrong": Arm(JUDGES, noisy(0.1)),

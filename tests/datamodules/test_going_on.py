@@ -17,6 +17,7 @@ from cod_lightning.errors import SaveFailed
 from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.priority_buffer import PriorityBuffer
 from cod_lightning.methods.revisits import Revisits
 from cod_lightning.methods.sdpo import SDPO
 from cod_lightning.methods.self_imitation import SelfImitation
@@ -24,7 +25,6 @@ from cod_lightning.methods.signal_replay import SignalReplay
 from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.training.packs import Uniform
-from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.cases import each
 from tests.small_fit import small_data, small_fit
 from tests.stubs import WordWorld

@@ -15,6 +15,7 @@ from cod_lightning.methods.accepted import Accepted
 from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.attempts import Anchored, Counterfactual
 from cod_lightning.methods.bandit import Bandit
+from cod_lightning.methods.frozen_role import FrozenRole
 from cod_lightning.methods.growth import Growth
 from cod_lightning.methods.nft import NFT
 from cod_lightning.methods.noisy import NoisyPairwiseJudge
@@ -27,7 +28,6 @@ from cod_lightning.methods.value_head import ValueHead
 from cod_lightning.modules import GRPOModule
 from cod_lightning.objective.losses import REC, RLOO
 from cod_lightning.objective.terms import EntropyBonus, LossTerm
-from cod_lightning.training.scorers import FrozenRole
 from tests.cases import each
 from tests.small_fit import small_data, small_fit, small_policy
 

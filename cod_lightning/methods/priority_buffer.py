@@ -6,6 +6,7 @@ from typing import Any
 
 from cod_lightning.ranges import Count, NonNegative, Several
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.ahead import RolloutBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class WaitingRollout:
     priority: float
 
 
-class PriorityBuffer:
+class PriorityBuffer(RolloutBuffer):
     """The rollouts ahead, by priority; each is trained on once, or never.
 
     Weights are synced once every `rollouts_per_sync` rollouts, and only then are rollouts begun. They can be chosen from the next
@@ -53,7 +54,7 @@ class PriorityBuffer:
         """In the order in which they were begun."""
 
     def num_to_begin(self, trained: int, needed: float) -> int:
-        """How many rollouts begin now, before the next of `needed` ones; none between two syncs."""
+        """None between two syncs."""
         if trained % self.rollouts_per_sync:
             return 0
         first = 0 if trained else self.rollouts_per_sync - 1  # the others of those before the first sync
@@ -61,18 +62,17 @@ class PriorityBuffer:
         return int(min(first + self.rollouts_begun, max(0, needed - lasting)))
 
     def begin(self, trained: int, *identity: int) -> None:
-        """A rollout is begun by the weights of the last sync; `identity` is its own, for the noise."""
+        """By the weights of the last sync."""
         weights = self._last_sync(trained)
         noise = random.Random(derive_seed("priority", *identity)).gauss(0.0, 1.0)
         self.waiting.append(WaitingRollout(weights, weights + self.sigma * noise))
 
     def num_eligible(self, trained: int) -> int:
-        """How many of the oldest can be chosen: those begun before the last sync, else as many as come between two syncs."""
+        """Those begun before the last sync, else as many as come between two syncs."""
         there = sum(one.weights < self._last_sync(trained) for one in self.waiting)
         return there or min(len(self.waiting), self.rollouts_per_sync)
 
     def choose(self, trained: int) -> tuple[int, int | None]:
-        """How many of the oldest are dropped, and the place of the one to train on without them; None where nothing is left."""
         num_dropped = sum(trained - one.weights > self.max_age for one in self.waiting)
         del self.waiting[:num_dropped]
         eligible = range(self.num_eligible(trained))
@@ -80,6 +80,9 @@ class PriorityBuffer:
         if place is not None:
             del self.waiting[place]
         return num_dropped, place
+
+    def keep(self, num: int) -> None:
+        del self.waiting[num:]
 
     def _last_sync(self, trained: int) -> int:
         """Rollouts trained on before it."""

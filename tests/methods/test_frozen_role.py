@@ -7,13 +7,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.frozen_role import FrozenRole
 from cod_lightning.models import TinyPolicy
 from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.training.scorers import FrozenRole
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY
 from tests.cases import each

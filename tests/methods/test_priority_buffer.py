@@ -9,8 +9,8 @@ import pytest
 
 from cod_lightning.datamodules.checks import check_staleness
 from cod_lightning.errors import ConfigError
+from cod_lightning.methods.priority_buffer import PriorityBuffer
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.priority_buffer import PriorityBuffer
 from tests.cases import each
 from tests.training.test_ahead import UPDATES, Noting, Stops, fit, made
 
