@@ -18,6 +18,7 @@ class Accepted(Baseline):
     Sources: rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What
     differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
 
+    >>> import torch
     >>> returns = PerEpisode(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
     >>> Accepted()(returns).valid.flatten().tolist(), Accepted(at_least=1.0)(returns).valid.flatten().tolist()
     ([True, False, False], [True, False, False])

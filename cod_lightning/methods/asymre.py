@@ -15,6 +15,7 @@ class AsymRE(Baseline):
     baseline above the mean collapses there. What differs: the mean is over siblings at a position. Packs in which all returns are
     equal are imitated with weight -shift.
 
+    >>> import torch
     >>> returns = PerEpisode(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> AsymRE(shift=-0.1)(returns).values.flatten()
     tensor([ 0.6000, -0.4000])
