@@ -17,7 +17,7 @@ TABLE = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text())
 
 
 def made(path, init_args):
-    """The object; of what is given to it, an object too where that has a `class_path`."""
+    """The object, or what a function answers; of what is given to it, an object too where that has a `class_path`."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)(**{key: _given(value) for key, value in init_args.items()})
 
@@ -25,11 +25,9 @@ def made(path, init_args):
 def _given(value):
     if isinstance(value, list):
         return [_given(one) for one in value]
-    return (
-        made(value["class_path"], value.get("init_args", {}))
-        if isinstance(value, dict) and "class_path" in value
-        else value
-    )
+    if isinstance(value, dict) and "class_path" in value:
+        return made(value["class_path"], value.get("init_args", {}))
+    return {name: _given(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 @each(("path", "init_args", "said"), [(path, *row) for path, rows in TABLE.items() for row in rows])

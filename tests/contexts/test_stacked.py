@@ -7,7 +7,7 @@ from cod_lightning.contexts.base import InTask, Scripted, Stored
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.methods.notebook import NotebookContext
@@ -117,7 +117,5 @@ def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
 def test_a_part_with_rules_over_it_is_a_part_as_the_one_inside_is():
     context = StackedContext([CheckedContext(HintContext(), forbidden=["poison"]), SkillsContext()])
     assert beside(context, InTask).hooks() == {"on_turn"}
-    with pytest.raises(ConfigError, match="at most one that answers within tasks"):
-        StackedContext([CheckedContext(SkillsContext()), SkillsContext()])
     check_hooks(Apps(actions="tools"), StackedContext([CheckedContext(HintContext()), NotebookContext()]))
     check_hooks(Apps(actions="tools"), StartedContext(HintContext()))

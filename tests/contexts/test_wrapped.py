@@ -4,7 +4,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext, StartedContext
 from cod_lightning.contexts.base import Scripted, Stored, beside
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import DataError
 from cod_lightning.methods.notebook import NotebookContext
 
 
@@ -20,6 +20,3 @@ def test_a_first_context_is_a_text_or_a_state_and_all_else_is_the_mechanism_insi
     assert beside(started, Stored).load(beside(started, Stored).dump(started.empty())) == started.empty()
     with pytest.raises(DataError, match=r"is of HintContext version 1; data\.context is NotebookContext"):
         StartedContext(NotebookContext(), str(other))
-    for path in (str(tmp_path / "none.md"), "/dev/null"):
-        with pytest.raises(ConfigError, match=rf"data\.context\.first is {path}; expected a file of text"):
-            StartedContext(HintContext(), path)

@@ -8,7 +8,6 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Request, digest
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -150,8 +149,3 @@ def test_the_run_goes_on_where_some_requests_fail():
     assert 0 < len(failed) == engine.client.usage.failures["HTTP 500"] <= len(groups)
     assert all(e.reward is None and e.error.startswith("EndpointFailure: HTTP 500: ") for e in failed)
     assert any(e.reward is not None for e in episodes)
-
-
-def test_fields_that_the_engine_sets_are_refused():
-    with pytest.raises(ConfigError, match=r"data\.engine\.extra_body"):
-        OpenAIEngine("m", "http://h/v1", extra_body={"seed": 1})

@@ -5,12 +5,8 @@ import copy
 import sys
 import threading
 
-import pytest
-
 from cod_lightning.envs.async_world import AsyncWorld
 from cod_lightning.envs.mixture import Mixture
-from cod_lightning.envs.process_world import ProcessWorld
-from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.types import EpisodeStatus, Split
 from tests.cases import each
@@ -132,10 +128,8 @@ def test_outside_a_loop_it_waits_so_that_checks_and_players_use_it_as_any_other(
     assert world.noted == ["left"]
 
 
-def test_a_mixture_awaits_asynchronous_worlds_and_one_in_worker_processes_is_refused():
+def test_a_mixture_awaits_asynchronous_worlds():
     worlds = {"one": Container("one"), "other": Container("other")}
     lives = played(Mixture(worlds), num_siblings=2)
     assert [life.failed for life in lives] == [False, False]
     assert [len(world.noted) for world in worlds.values()] == [2, 2]
-    with pytest.raises(ConfigError, match=r"data\.env\.world is Container"):
-        ProcessWorld(Container())

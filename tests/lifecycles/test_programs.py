@@ -17,7 +17,7 @@ from cod_lightning.envs.base import Players, Reference, beside
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import play_reference, scripted_sampler
-from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, asks, outline
+from cod_lightning.lifecycles import Ask, ConnectTheDots, Program, outline
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.methods.transcript import TranscriptContext
@@ -92,21 +92,6 @@ def test_a_program_without_end_is_refused_and_one_that_goes_on_after_a_failure_e
     assert steps(program, 2) == [(SOLVE, 0), (SOLVE, 1)]
     with pytest.raises(ConfigError, match=r"after a failed one are skipped"):
         play(env=WordWorld(raise_in=".1"), num_tasks=2, setting={"program": program})
-
-
-@each(
-    ("program", "expected"),
-    [
-        (Nothing(), "a program with a solve episode"),
-        (Elsewhere(), "a program that waits for its agent alone"),
-        (Staying(), r"a program that raises nothing \(RuntimeError: coroutine ignored GeneratorExit"),
-    ],
-)
-def test_a_program_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(program, expected):
-    said = f"data.program is {type(program).__name__} for 3 tasks; expected {expected}"
-    with pytest.raises(ConfigError, match=said) as refused:
-        outline(program, 3)
-    assert refused.value.remedy
 
 
 @dataclass(frozen=True)
@@ -262,11 +247,6 @@ def test_what_an_episode_is_paid_comes_on_top_of_its_own_reward():
 class Raising(Program):
     async def __call__(self, agent, pack):
         await agent.ask(pack.tasks[0], None)
-
-
-def test_a_program_that_raises_at_once_is_refused_before_anything_runs():
-    with pytest.raises(ConfigError, match=r"Raising for 3 tasks; .* \(TypeError: a NoneType in place of an Ask"):
-        asks(Raising(), 3)
 
 
 @each("program", [ConnectTheDots(every=2), ProposeAndSolve(), ProposeAndSolve(proposes=False)])

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.errors import ConfigError
 from cod_lightning.models import EndpointPolicy
-from cod_lightning.modules import WarmStartModule
 from tests.chat_server import ChatServer, Reply, tiny_server
 
 pytestmark = pytest.mark.slow
@@ -68,12 +66,10 @@ def test_an_endpoint_is_a_row_beside_a_policy_with_the_figures_that_it_has_alone
     assert "tiny: " in out
 
 
-def test_a_baseline_with_weights_is_refused_by_key_and_a_warm_start_needs_them(capsys):
+def test_a_baseline_with_weights_is_refused_by_key(capsys):
     weights = "cod_lightning.engines.transformers.TransformersEngine"
     assert main(["test", "--config", "smoke", "--data.baseline", weights]) == 2
     assert "data.baseline is TransformersEngine; expected an engine whose model" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy"):
-        WarmStartModule(EndpointPolicy())
 
 
 def test_an_endpoint_is_deployed_and_its_use_told(tmp_path, capsys):

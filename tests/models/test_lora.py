@@ -235,8 +235,6 @@ def test_an_optimizer_whose_package_is_missing_is_refused_before_anything_is_tra
 @each(("rank", "room"), [(1, 8), (8, 8), (12, 16), (512, 512)])
 def test_vllm_is_started_with_room_for_the_rank(rank, room):
     assert room_for(rank) == room
-    with pytest.raises(ConfigError, match=r"model.policy.rank is 513"):
-        room_for(513)
 
 
 def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):

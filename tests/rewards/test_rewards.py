@@ -10,7 +10,7 @@ import pytest
 from jsonargparse import ArgumentParser
 from msgspec import structs
 
-from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
+from cod_lightning.errors import FAULT_LOG, EngineRefused, Stopped
 from cod_lightning.lifecycles import Program
 from cod_lightning.rewards import ContextReward, FormatReward, Reward, WorldReward
 from cod_lightning.rewards.base import rewards_of, scored
@@ -232,23 +232,6 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
     for context, expected in (("", 0.2), ("1=red 2=?", 0.1), ("1=blue", 0.2), ("2=blue 1=red", 0.0)):
         episode = structs.replace(solved(turns=(seen,)), feedback="2=blue", context_before=context)
         assert score(episode, new=NewFacts("[0-9]=[a-z]+", bonus=0.1)).parts["new"] == pytest.approx(expected)
-
-
-@each(
-    ("make", "key"),
-    [
-        (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),
-        (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
-        (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
-        (lambda: rewards_of({"a": OfAList()}), "data.rewards.a.kinds"),
-    ],
-)
-def test_a_value_that_cannot_work_is_named_with_its_remedy(make, key):
-    with pytest.raises(ConfigError) as caught:
-        make()
-    assert caught.value.key == key
-    assert caught.value.remedy
-    assert "\n" not in str(caught.value)
 
 
 def test_a_part_from_outside_the_package_is_added_by_its_class_path(monkeypatch):

@@ -7,7 +7,6 @@ import torch
 
 from cod_lightning import ranks
 from cod_lightning.credit.table import facts_of
-from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.segments import segments_of
@@ -16,7 +15,6 @@ from cod_lightning.training.packs import PackChoice
 from cod_lightning.training.played import PlayedPack
 from cod_lightning.types import Group, Lifecycle, Pack, Split
 from tests import records
-from tests.cases import each
 from tests.credit_tables import credit_table
 
 G, U = 12, 2
@@ -144,18 +142,3 @@ def test_the_groups_that_wait_in_a_checkpoint_are_shared_out_as_those_of_rollout
     own, size = [found._restored for found in each_rank(restored)], G // U
     assert own == [[kept[g] for g in range(2 * G) if g % size * number // size == rank] for rank in range(number)]
     assert each_rank(lambda rank: restored(rank).state_dict(), lambda rank: own[rank]) == [{"ahead": kept}] * number
-
-
-@each(
-    ("sizes", "remedy"),
-    [
-        ((32, 4, 3), r"data\.packs_per_rollout is 32; .*multiple of 12.* Set it to 24 or 36\."),
-        ((32, 4, 16), r"multiple of 64.* Set it to 64, or data\.updates_per_rollout to 2\."),
-        ((6, 4, 1), r"multiple of 4.* Set it to 4 or 8, or data\.updates_per_rollout to 3\."),
-        ((3, 1, 4), r"multiple of 4.* Set it to 4\."),
-    ],
-)
-def test_a_rollout_that_does_not_divide_is_refused_with_the_nearest_that_does(sizes, remedy):
-    with pytest.raises(ConfigError, match=remedy):
-        ranks.check_shares(*sizes)
-    ranks.check_shares(32, 4, 8)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.invented.kinds import FAMILIES, POOL, draw, expand, family_of, names_of, redrawn
 from cod_lightning.envs.invented.rule import Goal, consistent, way
-from cod_lightning.errors import ConfigError
 from tests.cases import each
 
 KINDS = expand(list(FAMILIES))
@@ -112,11 +111,3 @@ def test_names_for_training_are_the_same_however_many_are_held_out(held_out):
     seen, unseen = names_of("seen", held_out), names_of("unseen", held_out)
     assert (seen, len(unseen)) == (POOL[: len(POOL) // 2], held_out)
     assert names_of("all", held_out) == (*seen, *unseen)
-
-
-@each("kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks-3-4", ""])
-def test_a_kind_that_there_is_not_is_refused_by_name(kind):
-    with pytest.raises(ConfigError) as caught:
-        expand([kind] if kind else [])
-    assert caught.value.key == "data.env.kinds"
-    assert caught.value.remedy
