@@ -198,7 +198,8 @@ class RolloutDataModule(ItemDataModule):
         self.check_with(module.policy)
         ahead = self.max_staleness > 0 or self.packs.collects
         module.meet(self.chat, self.seed, self.words_for(module.policy), ahead=ahead)
-        self.runner.folder = self.engine.log_folder = Path(self._run.default_root_dir)
+        self.engine.log_folder = Path(self._run.default_root_dir)
+        self.runner.start(self.engine.log_folder)
         if stage == "fit":
             check_combination(self, module.credited, module.loss, module.terms)
             check_scorers(self, module.scorers)

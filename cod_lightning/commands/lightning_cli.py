@@ -188,7 +188,7 @@ class CodCLI(LightningCLI):
         with own_refusals(), Watchdog(Liveness(), stall_s, self.root / STALLED, label):
             super().instantiate_classes()
         if (runner := getattr(self.datamodule, "runner", None)) is not None:
-            runner.folder = self.root
+            runner.start(self.root)
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """With the loggers, checkpoints and callbacks that every run has; none where there is nothing for it to do."""

@@ -79,11 +79,15 @@ class RolloutRunner(RolloutMonitor):
         self.engine = engine
         self.stall_s, self.max_failed_fraction = stall_s, max_failed_fraction
         self.folder = Path()
-        """Of the run, once it is known; the report of a stall goes there."""
+        """Of the run, once it is known."""
         self.liveness = Liveness()
         self.ahead = GroupsAhead(self.liveness, partial(self.watched, "the rollouts ahead"))
         """The next training groups, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
+
+    def start(self, folder: Path) -> None:
+        """Take the folder of the run, where the report of a stall goes."""
+        self.folder = folder
 
     def follow(self, observer: RolloutObserver) -> None:
         """Report to this observer from now on; following twice is following once."""

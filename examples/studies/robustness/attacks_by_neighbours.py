@@ -33,7 +33,7 @@ _HANG = (
     "from pathlib import Path\n"
     "from cod_lightning.rollout.runner import RolloutRunner\n"
     "runner = RolloutRunner(None, 0.3)\n"
-    "runner.folder = Path(sys.argv[1])\n"
+    "runner.start(Path(sys.argv[1]))\n"
     "with runner.phase(sys.argv[2]):\n"
     "    time.sleep(60)\n"
 )
