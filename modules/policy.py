@@ -66,7 +66,7 @@ class PolicyModule(L.LightningModule):
     def meet(self, chat: Chat, seed: int, words: Sequence[str], *, ahead: bool = False) -> None:
         """Take what the run's DataModule knows once it is set up; `words` are what the tokenizer was made of."""
         self.seed, self.ahead = seed, ahead
-        self._tokenizer, self.stop_ids = chat.tokenizer, chat.stop_ids
+        self._tokenizer, self.stop_ids = cast(PreTrainedTokenizerFast, chat.tokenizer), chat.stop_ids
         self.vocabulary = derive_seed("vocabulary", *words)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
