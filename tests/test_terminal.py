@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 from rich.live import Live
 from rich.panel import Panel
@@ -112,15 +111,17 @@ def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(erro
     def fails(*_):
         raise error(ALL)
 
-    monkeypatch.setattr(cli, "importlib", SimpleNamespace(import_module=fails))
+    monkeypatch.setattr("cod_lightning.commands.fit.run", fails)
     shown = output(capsys, ["fit"])
     assert "error: " in shown
     assert not RAW.search(shown)
 
 
 def test_a_traceback_is_only_shown(tmp_path):
-    code = "from types import SimpleNamespace; from cod_lightning import cli; from tests.hostile_texts import ALL\n"
-    code += "def fails(*_): raise RuntimeError(ALL)\ncli.importlib = SimpleNamespace(import_module=fails)\ncli.main(['fit'])"
+    code = (
+        "from cod_lightning.commands import fit; from cod_lightning import cli; from tests.hostile_texts import ALL\n"
+    )
+    code += "def fails(*_): raise RuntimeError(ALL)\nfit.run = fails\ncli.main(['fit'])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=60)
     shown = ran.stderr.decode()
     assert "RuntimeError: ␛]52" in shown
