@@ -83,13 +83,21 @@ def said_by(path):
     return (said["model"], said["data"]) if path.read_text().startswith("# @package _global_") else (said, {})
 
 
+OF_CREDIT = {"credit": "rule", "filter_packs": "filtered"}
+
+
+def of_model(model, key):
+    """What `model.KEY` made: of the module, or of its credit."""
+    return getattr(model.credited, OF_CREDIT.get(key, key), None) or getattr(model, key, None)
+
+
 @pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)
 def test_a_method_can_be_chosen_and_is_what_its_file_says(path):
     cli = build("smoke", f"method={path.stem}")
     said, of_data = said_by(path)
     assert {key: getattr(cli.datamodule, key) for key in of_data} == of_data
     for key, value in said.items():
-        found = getattr(cli.model, key)
+        found = of_model(cli.model, key)
         if not isinstance(value, dict):
             assert found == value
             continue
@@ -135,7 +143,7 @@ NAMED = [
 def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind):
     beside = ["--model.terms+=EntropyBonus"] if kind is baselines.TermsAlone else []  # refused without a term
     model = build("smoke", "method=reinforce", f"--model.{key}", kind.__name__, *beside).model
-    assert type(getattr(model, key)) is kind
+    assert type(of_model(model, key)) is kind
 
 
 BY_NAME = {

@@ -236,7 +236,7 @@ def test_a_checkpoint_of_elsewhere_is_no_leave_to_write_over_another_run_and_a_l
     shutil.copytree(whole, other, symlinks=True)
     longer = ("--trainer.max_epochs", "3")
     assert fit(other, *longer, "--ckpt_path", str(whole / "checkpoints" / "last.ckpt")) == 2
-    assert "expected a folder without a run. Name another one, or add --overwrite true." in said(other)
+    assert "expected a folder without a run. Name another one, go on with --ckpt_path auto" in said(other)
     assert_the_same(other, whole)
     link.symlink_to(other / "checkpoints" / "last.ckpt")
     assert fit(other, *longer, "--ckpt_path", str(link)) == 0, said(other)
