@@ -1,10 +1,10 @@
 """The page of the pretrained language model in doors, from pretrained_doors.json.
 
     PYTHONPATH=. python examples/studies/pretrained_doors.py [--doors RUN ...]
-        [--noisy_doors RUN ...] [--random_notes RUN] [--families RUN ...] [--families_back RUN ...]
+        [--noisy_doors RUN ...] [--random_notes RUN] [--families RUN ...]
 
-Writes docs/results/pretrained_doors.md. The figures of finished runs of `pretrained_doors.yaml`, `pretrained_families.yaml` and
-`pretrained_families_back.yaml`, one a seed, first replace those of their seeds in pretrained_doors.json. Measures nothing.
+Writes docs/results/pretrained_doors.md. The figures of finished runs of `pretrained_doors.yaml` and `pretrained_families.yaml`, one
+a seed, first replace those of their seeds in pretrained_doors.json. Measures nothing.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from examples.studies.pretrained import BEST, RESULTS, SEEN, SHOWN, add, best, i
 def page(own: dict[str, Any]) -> str:
     """The page."""
     doors, noisy, random = own["doors"], own["noisy_doors"]["seeds"][SEEN], own["random_notes"]["noted"]
-    (mixed,), (back,) = (own[name]["cpu"].values() for name in ("families", "families_back"))
+    (mixed,) = own["families"]["cpu"].values()
     by_seed = [of[SEEN]["training_adds"]["difference"] for of in doors["cpu"].values()]
     return PAGE.format(
         doors=of_seeds(doors["seeds"]),
@@ -32,10 +32,6 @@ def page(own: dict[str, Any]) -> str:
         noisy_trained=line(noisy["success"]["trained"]),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
         families=of_families(mixed),
-        families_back=of_families(back),
-        back_noted=line(noted / seen for noted, seen in back["noted"]),
-        back_in_doors=added(back["doors"]),
-        back_in_levers=added(back["levers"]),
         in_levers=added(mixed["levers"]),
         in_doors=added(mixed["doors"]),
         began=line([mixed["doors"]["notes"]["warm_start"]["noted"]]),
@@ -99,14 +95,13 @@ one seed, intervals over packs.
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = ("doors", "noisy_doors", "families", "families_back")
-    for option in names:
-        parser.add_argument(f"--{option}", type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
+    for option in ("--doors", "--noisy_doors", "--families"):
+        parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
     more = "one of doors with note_accuracy 0 and class_path Doors"
     parser.add_argument("--random_notes", type=Path, metavar="RUN", help=more)
     options, file = parser.parse_args(), RESULTS / "pretrained_doors.json"
     found = json.loads(file.read_text())
-    for name in names:
+    for name in ("doors", "noisy_doors", "families"):
         add(found[name], getattr(options, name))
     if options.random_notes:
         found["random_notes"] = of_rollouts(options.random_notes)
