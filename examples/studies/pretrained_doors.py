@@ -1,10 +1,11 @@
 """The page of the pretrained language model in doors, from pretrained_doors.json.
 
     PYTHONPATH=. python examples/studies/pretrained_doors.py [--doors RUN ...]
-        [--noisy_doors RUN ...] [--random_notes RUN] [--families RUN ...]
+        [--noisy_doors RUN ...] [--random_notes RUN] [--families RUN ...] [--families_back RUN ...]
+        [--families_cold RUN]
 
-Writes docs/results/pretrained_doors.md. The figures of finished runs of `pretrained_doors.yaml` and `pretrained_families.yaml`, one
-a seed, first replace those of their seeds in pretrained_doors.json. Measures nothing.
+Writes docs/results/pretrained_doors.md. The figures of finished runs of `pretrained_doors.yaml`, `pretrained_families.yaml` and
+`pretrained_families_back.yaml`, one a seed, first replace those of their seeds in pretrained_doors.json. Measures nothing.
 """
 
 import argparse
@@ -12,14 +13,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cod_lightning.markdown import table
+from cod_lightning.rollout import transcript
+from examples.studies.note_worth import counted
 from examples.studies.pretrained import BEST, RESULTS, SEEN, SHOWN, add, best, interval, line, of_rollouts, of_seeds
 
 
 def page(own: dict[str, Any]) -> str:
     """The page."""
     doors, noisy, random = own["doors"], own["noisy_doors"]["seeds"][SEEN], own["random_notes"]["noted"]
-    (mixed,) = own["families"]["cpu"].values()
+    (mixed,), (back,) = (own[name]["cpu"].values() for name in ("families", "families_back"))
     by_seed = [of[SEEN]["training_adds"]["difference"] for of in doors["cpu"].values()]
     return PAGE.format(
         doors=of_seeds(doors["seeds"]),
@@ -31,7 +36,10 @@ def page(own: dict[str, Any]) -> str:
         noisy_best=line(noisy["success"][BEST]),
         noisy_trained=line(noisy["success"]["trained"]),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
-        families=of_families(mixed),
+        families=of_families({"Levers": mixed, "Doors": back}),
+        back_in_levers=added(back["levers"]),
+        back_notes=line(back["levers"]["notes"][key]["noted"] for key in ("warm_start", "trained")),
+        **{name: f"{line(of['success'])} and notes {line([of['noted']])}" for name, of in own["families_cold"].items()},
         in_levers=added(mixed["levers"]),
         in_doors=added(mixed["doors"]),
         began=line([mixed["doors"]["notes"]["warm_start"]["noted"]]),
@@ -49,25 +57,40 @@ def added(suite: dict[str, Any]) -> str:
     return estimate(suite["training_adds"]["difference"])
 
 
-def of_families(found: dict[str, Any]) -> str:
-    """Success by position of one seed, what training adds to transfer in each world, and how many facts were noted."""
+def of_families(runs: dict[str, dict[str, Any]]) -> str:
+    """By the world whose reward a run had: success by position in both worlds, and how many facts were noted."""
     rows = []
-    for suite in ("levers", "doors"):
-        of = found[suite]
-        for policy in ("trained", "blanked_context", BEST):
-            key = best(of["success"]) if policy == BEST else policy
-            less = interval(of["less"][key]) if key in of["less"] else ""
-            noted = f"{of['notes'][key]['noted']:.2f}" if key in of["notes"] else ""
-            rows.append([f"{suite}: {SHOWN[policy]}", *(f"{one:.2f}" for one in of["success"][key]), less, noted])
-    return table(["policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
+    for rewarded, found in runs.items():
+        for suite in ("levers", "doors"):
+            of = found[suite]
+            for policy in ("trained", "blanked_context", BEST):
+                key = best(of["success"]) if policy == BEST else policy
+                if key in of["success"]:
+                    less = interval(of["less"][key]) if key in of["less"] else ""
+                    noted = f"{of['notes'][key]['noted']:.2f}" if key in of["notes"] else ""
+                    success = (f"{one:.2f}" for one in of["success"][key])
+                    rows.append([rewarded, f"{suite}: {SHOWN[policy]}", *success, less, noted])
+    return table(["reward", "policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
+
+
+def of_cold(run: Path) -> dict[str, Any]:
+    """Of levers, the warm start at T=0 and the trained policy at T=1 on the same packs: success by position, and facts noted."""
+    found = {}
+    for name, policy in (("cold", "warm_start_t0.0"), ("hot", "trained")):
+        file = run / "lifecycles" / f"test_levers_{policy}.jsonl"
+        (noted,) = counted(file).values()
+        lives = [life for group in transcript.read(file) for life in group.lifecycles]
+        success = np.array([[bool(one.success) for one in life.solves] for life in lives]).mean(axis=0)
+        found[name] = {"packs": len(lives), "success": success.tolist(), "noted": noted.shares["noted"]}
+    return found
 
 
 PAGE = """# A language model in a second world
 
-**Does reward teach notes in doors, and does reward of levers alone?** The [model and method of levers](pretrained.md).
+**Does reward teach notes in doors, and reward of one world notes in the other?** [Model and method](pretrained.md) are those of levers.
 
     python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml
-    python -m cod_lightning fit --config examples/studies/pretrained_families.yaml
+    python -m cod_lightning fit --config examples/studies/pretrained_families.yaml    # and pretrained_families_back.yaml
 
 Six doors, four keys; an open door shows two more. Demonstrated notes have a fifth of the facts, never wrong. 96 updates (seed 3:
 80, its warm start at T=0 and 1), 128 packs; scripted play {scripted}.
@@ -79,15 +102,19 @@ noted, by every fourth rollout: {noted}. A right note adds {worth}
 to later reward. Where notes are wrong in place of missing, with half of the keys random, T=0 already notes .95 (warm start
 {noisy_best}, trained {noisy_trained}); with all random 48 updates teach nothing ({random_notes} noted first and last, a guess).
 
-## Reward of levers, tested in doors
+## Reward of one world, tested in the other
 
-Demonstrations of both worlds, 160 updates; then 48 whose reward is of levers alone. 128 packs, T=1,
-one seed, intervals over packs.
+Demonstrations of both worlds, one seed, T=1, intervals over packs. *Levers*: 48 updates whose reward is of levers alone, 128 packs.
+*Doors*: 32 whose reward is of doors, which show three facts a task and levers one; notes lack .6 of the facts, with the same words
+for none in both; 128 packs of levers, 64 of doors, warm start at T=1.
 
 {families}
 
-**What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
-{in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
+- **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
+  {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
+- **Reward of doors fills the notes of levers, as a low temperature does**: {back_notes} of the facts seen, before and after; to
+  transfer training adds {back_in_levers} there. On 64 of the packs the warm start at T=0 solves {cold}, the
+  trained policy at T=1 {hot}: that reward teaches more than to be surer is not shown.
 
 **Limits**: intervals are read one by one; no harder world than doors, and seed 3 of it cannot play levers (.95 malformed).
 """
@@ -95,15 +122,23 @@ one seed, intervals over packs.
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for option in ("--doors", "--noisy_doors", "--families"):
-        parser.add_argument(option, type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs")
+    names = ("doors", "noisy_doors", "families", "families_back")
+    for option in names:
+        parser.add_argument(
+            f"--{option}", type=Path, nargs="*", default=(), metavar="RUN", help="folders of finished runs"
+        )
     more = "one of doors with note_accuracy 0 and class_path Doors"
     parser.add_argument("--random_notes", type=Path, metavar="RUN", help=more)
+    parser.add_argument(
+        "--families_cold", type=Path, metavar="RUN", help="a test of the latter with the warm start at T=0"
+    )
     options, file = parser.parse_args(), RESULTS / "pretrained_doors.json"
     found = json.loads(file.read_text())
-    for name in ("doors", "noisy_doors", "families"):
-        add(found[name], getattr(options, name))
+    for name in names:
+        add(found.setdefault(name, {"cpu": {}}), getattr(options, name))
     if options.random_notes:
         found["random_notes"] = of_rollouts(options.random_notes)
+    if options.families_cold:
+        found["families_cold"] = of_cold(options.families_cold)
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained_doors.md").write_text(page(found))
