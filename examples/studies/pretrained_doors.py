@@ -87,7 +87,7 @@ def of_cold(run: Path) -> dict[str, Any]:
 
 PAGE = """# A language model in a second world
 
-**Does reward teach notes in doors, and reward of one world notes in the other?** [Model and method](pretrained.md) are those of levers.
+**Does reward teach notes in doors, and reward of one world notes in the other?** [Model and method](pretrained.md) are of levers.
 
     python -m cod_lightning fit --config examples/studies/pretrained_doors.yaml
     python -m cod_lightning fit --config examples/studies/pretrained_families.yaml    # and pretrained_families_back.yaml
