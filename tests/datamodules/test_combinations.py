@@ -144,7 +144,10 @@ class Mean(REC):
     ("options", "said"),
     [
         ({"terms": [Sum()]}, r"model\.terms is Sum; .*returns a Tensor"),
-        ({"terms": [Misspelt()]}, r"model\.terms is Misspelt; .*no attribute 'logprobs', .*test_combinations\.py:\d+\)"),
+        (
+            {"terms": [Misspelt()]},
+            r"model\.terms is Misspelt; .*no attribute 'logprobs', .*test_combinations\.py:\d+\)",
+        ),
         ({"terms": [Bare()]}, r"model\.terms is Bare; .* `coefficient`"),
         ({"loss": Mean()}, r"model\.loss is Mean; .* LossOutputs"),
     ],
