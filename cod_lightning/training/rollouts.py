@@ -12,8 +12,6 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.credit.credited import Credit, Credited
@@ -86,10 +84,10 @@ class TrainingRollouts:
         Each of these updates is then `GRPOModule.training_step`.
         """
         played, num_packs, figures = self._next_played(number, first, credit)
-        table = table_of(played.packs)  # an entry for each episode, of all ranks
-        credited = credit(table)  # rewards -> returns -> advantages
-        together = table.siblings if credit.compares_siblings else torch.arange(len(table))
-        rows, shares = self._rows(played, credited), self._shares(number, credited, together)
+        credited = credit(
+            table_of(played.packs)
+        )  # an entry for each episode, of all ranks: rewards -> returns -> advantages
+        rows, shares = self._rows(played, credited), self._shares(number, credited, credit.compares_siblings)
         if self.replay is not None:
             rows, shares = self.replay.join(number, rows, credited, shares)
             figures |= self.replay.metrics
@@ -203,13 +201,13 @@ class TrainingRollouts:
 
         return [list(map(dumped, life.solves)) for life in group.lifecycles]
 
-    def _shares(self, number: int, credited: Credited, together: Int[Tensor, " F"]) -> list[list[int]]:
+    def _shares(self, number: int, credited: Credited, with_siblings: bool) -> list[list[int]]:
         """The episodes of each update, by their entries: packs in order in the first pass, shuffled anew for each further one;
-        or what is trained on, each with those of its number, shuffled for every pass and dealt out by so many, or as evenly as can
-        be."""
+        or what is trained on, if asked with its siblings, shuffled for every pass and dealt out by so many or evenly."""
         table, shares = credited.table, list[list[int]]()
         if self.shuffle_episodes:
-            of, entries, units = together, credited.trained.nonzero().squeeze(1), dict[int, list[int]]()
+            of = table.siblings if with_siblings else torch.arange(len(table))
+            entries, units = credited.trained.nonzero().squeeze(1), dict[int, list[int]]()
         else:
             of, entries = table.place[:, 0], torch.arange(len(table))
             units = {g: [] for g in range(self.packs_per_rollout)}
