@@ -237,6 +237,7 @@ class GRPOModule(PolicyModule):
         With `model.mismatch` and several updates, with those of the policy as it is, too; with a critic, with an advantage for each
         token. `played` is for models that see more.
         """
+        self._see_text(batch)
         old, scores = None, dict[str, Tensor]()
         if self.mismatch is not None and num_updates > 1:
             old = self._scored_rows(batch, partial(self._forward, None))

@@ -69,6 +69,13 @@ class PolicyModule(L.LightningModule):
         self._tokenizer, self.stop_ids = cast(PreTrainedTokenizerFast, chat.tokenizer), chat.stop_ids
         self.vocabulary = derive_seed("vocabulary", *words)
 
+    def _see_text(self, rows: Batch) -> None:
+        """Raise `ConfigError` for rows with images, of which the model would read the alternatives alone."""
+        if any(rows.images):
+            expected = "one that reads images, since rows of its training show some; none so far does"
+            remedy = "Choose an environment, or recorded lifecycles, in text."
+            raise ConfigError("model.policy", type(self.policy).__name__, expected, remedy)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Moves and casts, but derived buffers, those of a frozen reference too, and the adapter are moved only.
 

@@ -68,6 +68,7 @@ class WarmStartModule(PolicyModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One update on this rank's part of a batch of demonstrations."""
+        self._see_text(batch)
         every = torch.arange(len(batch), device=batch.lengths.device)
         whole = [every] if len(batch) else []
         own = whole if self.token_budget is None else self._split(batch, every, every)

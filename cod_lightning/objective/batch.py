@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from cod_lightning.credit.table import EpisodeTable
-from cod_lightning.types import Segment
+from cod_lightning.types import Image, Segment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,8 @@ class Batch:
     """Which rows are of extra attempts, not of a lifecycle's own episodes."""
     is_replayed: Bool[Tensor, " B"]
     """Which rows are those of earlier rollouts."""
+    images: Sequence[tuple[Image, ...]] = ()
+    """[B] those shown within a row's tokens, which hold their alternatives; empty where no row has any."""
     pack_ids: Mapping[int, str] = field(default_factory=dict)
     """g -> name of the pack."""
     old_logprobs: Float[Tensor, "B T"] | None = None
@@ -112,7 +114,8 @@ class Batch:
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
         """The chosen rows, as wide as the longest of them."""
         width = int(self.lengths[index].max()) if len(index) else 0
-        return self.mapped(lambda wide: wide[index, :width], lambda of_rows: of_rows[index])
+        chosen = self.mapped(lambda wide: wide[index, :width], lambda of_rows: of_rows[index])
+        return replace(chosen, images=[self.images[row] for row in index.tolist()]) if self.images else chosen
 
 
 _OF_TOKENS = ("token_ids", "action_mask", "behaviour_logprobs")
@@ -123,6 +126,7 @@ _OF_ROWS = ("lengths", "policy_version", "advantages", "episode", "siblings", "k
 def concatenated(parts: Sequence[Batch]) -> Batch:
     """The rows of all parts, one part behind the other, each as wide as the longest; what is not of rows is the first one's."""
     first, width = parts[0], max(part.token_ids.shape[1] for part in parts)
+    shown = any(part.images for part in parts)
 
     def stacked(rows: Sequence[Tensor]) -> Tensor:
         return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
@@ -134,6 +138,7 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
         first,
         **{name: joined(name) for name, value in vars(first).items() if isinstance(value, Tensor)},
         scores={name: stacked([part.scores[name] for part in parts]) for name in first.scores},
+        images=[own for part in parts for own in part.images or [()] * len(part)] if shown else (),
         pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )
 
@@ -154,9 +159,8 @@ def with_padding(kept: Mapping[str, Any]) -> Batch:
 def one_token(like: Batch) -> Batch:
     """A batch with one action token, for a rank that has no rows but has to go through the model with the others."""
     zeros = like.mapped(lambda wide: wide.new_zeros(1, 2), lambda of_rows: of_rows.new_zeros(1, *of_rows.shape[1:]))
-    return replace(
-        zeros, lengths=like.lengths.new_tensor([2]), action_mask=like.action_mask.new_tensor([[False, True]])
-    )
+    mask = like.action_mask.new_tensor([[False, True]])
+    return replace(zeros, lengths=like.lengths.new_tensor([2]), action_mask=mask, images=())
 
 
 def collate(segments: Sequence[Segment], table: EpisodeTable, pack_index: Mapping[str, int], pad_id: int) -> Batch:
@@ -186,5 +190,6 @@ def collate(segments: Sequence[Segment], table: EpisodeTable, pack_index: Mappin
         place=table.place[episode],
         is_attempt=table.parent[episode] >= 0,
         is_replayed=torch.zeros(len(segments), dtype=torch.bool),
+        images=[s.images for s in segments] if any(s.images for s in segments) else (),
         pack_ids={pack_index[s.pack_id]: s.pack_id for s in segments},
     )

@@ -19,7 +19,7 @@ from cod_lightning.rewards.base import LARGEST
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.transcript import see_kept
-from cod_lightning.types import EpisodeKind, Group, Image, Lifecycle, Pack, Split, Turn
+from cod_lightning.types import EpisodeKind, Group, Lifecycle, Pack, Split, Turn
 
 _VISIT = "~"
 """Before the number of the visit, at the end of a pack's id."""
@@ -275,8 +275,6 @@ def _damage(life: Lifecycle, num_ids: int) -> str:
 def _damage_of_turn(turn: Turn, num_ids: int) -> str:
     if wrong := [i for i in turn.new_ids if not 0 <= i < num_ids]:
         return f"token id {wrong[0]}, outside the vocabulary of {num_ids:,}"
-    if any(isinstance(part, Image) for part in turn.parts):
-        return "an image, and no policy that is trained reads any"
     if not -1 <= turn.policy_version < 2**63:
         return "a policy version below -1, or beyond 64 bits"
     sampled = Completion(**{name: getattr(turn, name) for name in Completion.__struct_fields__})

@@ -125,7 +125,6 @@ def reversed_episodes(life):
 
 FIRST = ("episodes", 0)
 TURN = (*FIRST, "turns", 0)
-IMAGE = {"type": "image", "png": "", "alternative": "", "media_type": "image/png"}
 FAILED = {"status": "failed", "reward": None, "success": None, "error": "\x1b[2J: x"}
 ELSEWHERE = "belong to no solve"
 DAMAGES = {
@@ -134,7 +133,6 @@ DAMAGES = {
     "a log-prob NaN": ({(*TURN, "behaviour_logprobs", 0): math.nan}, "log-prob nan, where one is finite and at most 0"),
     "a log-prob above 0": ({(*TURN, "behaviour_logprobs", 0): 5.0}, "log-prob 5.0, where"),
     "a version beyond int64": ({(*TURN, "policy_version"): 10**400}, "a policy version below -1, or beyond 64 bits"),
-    "an image": ({(*TURN, "parts"): [IMAGE]}, "an image, and no policy"),
     "a reward beyond float": ({(*FIRST, "reward"): math.inf}, "not finite"),
     "a reward beyond those of rollouts": ({(*FIRST, "reward"): -1e308}, r"above 1e\+30"),
     "a weight of an episode that it lacks": (
@@ -186,6 +184,16 @@ def test_a_lifecycle_that_no_rollout_makes_is_refused_before_it_is_trained_on(ot
     (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
     with pytest.raises(ConfigError, match=rf"data\.source.*{said}"):
         collected(tmp_path)
+
+
+def test_lifecycles_with_an_image_train_no_policy_in_text(other, tmp_path):
+    line = json.loads((other[1] / "train.jsonl").read_text().splitlines()[0])
+    image = {"type": "image", "png": "", "alternative": "", "media_type": "image/png"}
+    line["episodes"][0]["turns"][0]["parts"] = [image]
+    lines = [json.dumps(line), *(other[1] / "train.jsonl").read_text().splitlines()[1:]]
+    (tmp_path / "train.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(ConfigError, match=r"model\.policy is TinyPolicy; expected one that reads images"):
+        fit(tmp_path / "run", source=RecordedGroups(str(tmp_path)))
 
 
 def test_a_lifecycle_that_a_fault_ended_before_its_first_task_is_one_of_a_rollout(other, tmp_path):

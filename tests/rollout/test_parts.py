@@ -3,24 +3,30 @@
 import asyncio
 import base64
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 from msgspec import structs
 
 from cod_lightning.clients.chat import _sent
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import History, TextState
-from cod_lightning.datamodules import RolloutDataModule
+from cod_lightning.datamodules import DemonstrationDataModule, RolloutDataModule
 from cod_lightning.engines.openai import OpenAIEngine
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import Reference, Tools, Traits
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure, PicturedLake
+from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
+from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError, ContextFailure, ForgedRole
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import EndpointPolicy, TinyPolicy
+from cod_lightning.modules import WarmStartModule
+from cod_lightning.objective.batch import collate, concatenated, one_token
 from cod_lightning.rollout.boundaries import checked_history, checked_messages
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
@@ -31,6 +37,8 @@ from cod_lightning.types import Group, Image, Message, Role, Split, Text, text_o
 from tests import word_play
 from tests.cases import each
 from tests.chat_server import ChatServer, said
+from tests.credit_tables import credit_table
+from tests.small_fit import quiet_trainer, small_policy
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 CHAT = byte_chat()
@@ -102,6 +110,34 @@ def test_a_row_has_the_images_of_its_turns_and_none_for_text():
         assert row.images == tuple(part for turn in episode.turns for part in turn.parts if isinstance(part, Image))
     assert {len(row.images) for row in rows if row.episode % 2} == {0}
     assert all(row.images for row in rows if not row.episode % 2)
+
+
+def test_rows_of_a_batch_keep_their_images_wherever_they_are_chosen_and_joined():
+    segments = segments_of(PICTURED)
+    batch = collate(segments, credit_table(PICTURED), {group.pack.id: g for g, group in enumerate(PICTURED)}, pad_id=0)
+    assert list(batch.images) == [segment.images for segment in segments]
+    text, seen = batch.rows(torch.tensor([1])), batch.to("cpu").rows(torch.tensor([2, 0]))
+    assert list(seen.images) == [segments[2].images, segments[0].images]
+    assert list(concatenated([replace(text, images=()), seen]).images) == [(), *seen.images]
+    assert not concatenated([replace(text, images=())] * 2).images
+    assert not one_token(batch).images
+
+
+class Seen(WrappedWorld):
+    """Shows a picture beside the first words of each task."""
+
+    traits = Traits(shows_images=True)
+
+    def reset(self, *, seed=None, options=None):
+        text, info = self.world.reset(seed=seed, options=options)
+        return (Text(text), Image(PNG, "")), info
+
+
+def test_demonstrations_that_show_images_train_no_policy(tmp_path):
+    world, context = Seen(Levers(protocol="compact")), HintContext(protocol="compact")
+    data = DemonstrationDataModule(world, context, pack_size=2, num_updates=1, num_packs=1)
+    with pytest.raises(ConfigError, match=r"model\.policy is TinyPolicy; expected one that reads images"):
+        quiet_trainer(tmp_path).fit(WarmStartModule(small_policy()), data)
 
 
 def test_a_record_keeps_parts_and_one_of_text_has_no_field_for_them():
