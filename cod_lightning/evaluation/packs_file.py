@@ -1,4 +1,8 @@
-"""`evaluation_packs.parquet`: the outcomes behind `evaluation.json`, pack by pack, so that runs can be paired with each other."""
+"""`evaluation_packs.parquet`: the outcomes behind `evaluation.json`, pack by pack, so that runs can be paired with each other.
+
+A table of numbers made from lifecycles (`Outcomes.of`), not another record of them: the whole transcripts of quickstart's 17,408
+test lifecycles would be 150 MB and read in 26 s, where this file is 0.1 MB and read in 2 s.
+"""
 
 import io
 from collections.abc import Sequence
