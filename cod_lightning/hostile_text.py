@@ -5,13 +5,13 @@ without case, and letters of full width, of mathematics, raised, in circles or s
 Unicode's compatibility form (NFKC) makes of them.
 """
 
+import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-
-from cod_lightning.beginnings import num_alike
+from typing import Any
 
 BREAK = "\u200b"
 """A zero-width space: it takes a control token apart, and a reader does not see it."""
@@ -85,7 +85,7 @@ def _one_of(spellings: Sequence[str], depth: int = 8) -> str:
     parts = list[str]()
     for _, same in groupby(sorted(spellings)[::-1], key=lambda one: one[:1]):
         together = list(same)
-        start = together[-1][: num_alike(together[0], together[-1])]  # of sorted ones the others lie between
+        start = os.path.commonprefix(together)  # noqa: RUF071 (letter by letter is what is meant)
         rest = _one_of([one[len(start) :] for one in together], depth - 1) if len(together) > 1 else ""
         parts.append(f"{re.escape(start)}(?:{rest})")
     return "|".join(parts)
@@ -186,3 +186,34 @@ def _hidden(letter: str) -> bool:
 def with_tags_read(text: str) -> str:
     """The text with its tag characters as the ASCII letters that they stand for."""
     return "".join(chr(ord(one) - 0xE0000) if "\U000e0020" <= one <= "\U000e007e" else one for one in text)
+
+
+CALLING = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "id": "call00000", "function": {"name": "look", "arguments": {"at": "x"}}}],
+}
+"""A message with a call of a tool."""
+HARMLESS_TOOL = {
+    "type": "function",
+    "function": {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def harmless_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message, with nothing of another's in it."""
+    return message if message["role"] == "assistant" else {**message, "content": blank_alike(message["content"])}
+
+
+def blank_alike(text: str) -> str:
+    """A harmless text, blank where this one is: templates leave messages out that say nothing."""
+    return "x" if text.strip() else text
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The same with every text in it changed, names of fields, too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(key): with_texts(one, change) for key, one in value.items()}
+    return [with_texts(one, change) for one in value] if isinstance(value, Sequence) else value

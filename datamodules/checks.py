@@ -1,7 +1,7 @@
 """What `data` refuses by its keys alone; combinations with the objective are in `combinations.py`."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -19,6 +19,18 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.transcript import see_kept
 from cod_lightning.types import EpisodeKind, Pack, Split, text_of
+
+_OF_RENDERING = frozenset(
+    {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
+)
+
+
+def check_variables(variables: Mapping[str, Any]) -> None:
+    """No variable of the chat template is one that is set elsewhere."""
+    if taken := sorted(_OF_RENDERING & variables.keys()):
+        expected = f"variables of the template other than {', '.join(sorted(_OF_RENDERING))}, which are set elsewhere"
+        remedy = "Leave it out; data.enable_thinking is a key of its own."
+        raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
 
 
 def check_siblings(rewards: Rewards, program: Program, pack_size: int) -> None:

@@ -21,6 +21,7 @@ from cod_lightning.datamodules.checks import (
     check_siblings,
     check_staleness,
     check_trainable,
+    check_variables,
     check_window,
     drawn_pack,
 )
@@ -152,6 +153,7 @@ class RolloutDataModule(ItemDataModule):
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
         self.suites, self.baseline = tuple(suites or ()), baseline
         check_baseline(baseline)
+        check_variables(chat_template_kwargs or {})
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         check_siblings(self.rewards, program, pack_size)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)

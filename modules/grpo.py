@@ -20,12 +20,11 @@ from cod_lightning.credit.returns import CreditRule, EpisodeCredit
 from cod_lightning.errors import DataError, check_one_of
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
-from cod_lightning.modules.checks import check_terms, made
 from cod_lightning.modules.policy import OptimizerName, PolicyModule
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs, PolicyLoss
 from cod_lightning.objective.mismatch import MismatchCorrection, corrected, mismatch_figures, mismatch_sums
-from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, TermSums, means
+from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs, TermSums, check_terms, made, means
 from cod_lightning.ranges import Count, Natural, NonNegative, Positive, Share
 from cod_lightning.ranks import gathered
 from cod_lightning.seeds import derive_seed

@@ -7,15 +7,20 @@ one frozen dataclass, named in `model.terms`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.ranges import Positive
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
@@ -183,3 +188,34 @@ def kl_to_reference(
         return (torch.expm1(-bounded) + bounded).sum()
     half_square = 0.5 * (gap**2).sum()
     return half_square if estimator == "k2" else half_square - half_square.detach() + gap.detach().sum()
+
+
+def check_terms(terms: Sequence[LossTerm], scorers: Collection[str]) -> None:
+    """Raise `ConfigError` for terms without a coefficient, or of a model that is not there, or that has the name of another;
+    `scorers` are the names of models."""
+    if REFERENCE in scorers:
+        expected = "another name, since reference is the policy as it was when training began"
+        raise ConfigError("model.scorers", REFERENCE, expected, "Rename it.")
+    for term in terms:
+        if not hasattr(term, "coefficient"):
+            expected = "a frozen dataclass with a field `coefficient`"
+            raise ConfigError("model.terms", type(term).__name__, expected, "Add the field.")
+        if unknown := sorted(set(term.needs) - {REFERENCE, *scorers}):
+            expected = f"reference or a key of model.scorers ({', '.join(sorted(scorers)) or 'none'})"
+            key = f"model.terms.{type(term).__name__}"
+            raise ConfigError(key, unknown[0], expected, "Add the model under model.scorers.")
+
+
+def made(part: Callable[[In], Out], inputs: In, key: str, kind: type[Out]) -> Out:
+    """What a loss or a term makes of a micro-batch. Raises `ConfigError` where it raises, or makes another kind of thing."""
+    refused = partial(ConfigError, key, type(part).__name__, remedy="Correct it.")
+    try:
+        out = part(inputs)
+        if isinstance(out, kind):
+            return out
+        raise TypeError(f"it returns a {type(out).__name__}")
+    except torch.OutOfMemoryError:
+        raise
+    except Exception:
+        with answering(refused, f"one that returns {kind.__name__}"):
+            raise

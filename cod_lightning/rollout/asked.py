@@ -14,7 +14,8 @@ from jinja2 import TemplateError
 
 from cod_lightning.envs.tool_calls import STYLES
 from cod_lightning.errors import EnvironmentFailure
-from cod_lightning.rollout.chat import CALLING, Chat
+from cod_lightning.hostile_text import CALLING
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.chat_request import ChatRequest, Reply, goes_on, spoken, style_of
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.types import Message, Part, Role, Turn

@@ -11,8 +11,6 @@ than an extension, the dialogue begins a new segment.
 Text from worlds, contexts and the model is hostile: a control token spelled in it is broken up before it is encoded. Then the
 control tokens of every prompt are counted: there have to be just those of the template, whatever it or the tokenizer makes of the
 texts. Tags of tools are no control tokens, since a world may ask for calls in that form.
-
-The package `renderers` does the first of these by a class for each family of models; this takes any template.
 """
 
 import re
@@ -22,7 +20,16 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from cod_lightning.errors import ConfigError, ForgedRole, answering
-from cod_lightning.hostile_text import WIDELY_KNOWN, ControlTokens, shattered
+from cod_lightning.hostile_text import (
+    CALLING,
+    HARMLESS_TOOL,
+    WIDELY_KNOWN,
+    ControlTokens,
+    blank_alike,
+    harmless_message,
+    shattered,
+    with_texts,
+)
 from cod_lightning.text_cache import text_cache, word_ids
 from cod_lightning.types import Message, Role
 
@@ -44,9 +51,6 @@ _PROBES = (
 """What a template might treat unlike other text."""
 _SMALL = 2**23
 """Bytes of a cache whose results are numbers or short."""
-_RENDERING = frozenset(
-    {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
-)
 _DAY = datetime(2024, 7, 26)
 """That of Llama 3's template where it cannot ask for the time."""
 _SYSTEM, _ASSISTANT, _USER, _PLACE = "\ue000system\ue001", "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
@@ -59,8 +63,8 @@ class Chat:
         tokenizer: A fast tokenizer with a chat template.
         enable_thinking: Handed to the template; templates that do not know it ignore it.
         rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
-        template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere. Where it asks
-            for the time, it is always one day: a run that goes on tomorrow has the prompts of today.
+        template_kwargs: Further variables for the template. Where it asks for the time, it is always one day: a run that goes on
+            tomorrow has the prompts of today.
         system_prompt: Put before every system message.
     """
 
@@ -77,7 +81,7 @@ class Chat:
         if not tokenizer.chat_template:
             raise _another_template("missing", "one, as the tokenizers of instruct models have it")
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self.template_kwargs = _variables(template_kwargs or {})
+        self.template_kwargs = {"strftime_now": _DAY.strftime, **(template_kwargs or {})}
         self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
         if self.backend is not None:  # a tokenizer.json keeps lengths to which rows were cut and padded
@@ -163,7 +167,9 @@ class Chat:
         text = self._render(messages)
         if self._num_control_in(text) == self._num_control(tuple(message.role for message in messages)):
             return text
-        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, _like(one.content)) for one in messages]
+        harmless = [
+            one if one.role is Role.ASSISTANT else Message(one.role, blank_alike(one.content)) for one in messages
+        ]
         expected = self._num_control_in(self._render(harmless))
         return self._checked(lambda neutral: self._render(messages, neutral), expected)
 
@@ -198,13 +204,13 @@ class Chat:
         """
 
         own = self._in_responses.broken_up
-        said = [_leaves(one, own) if one["role"] == "assistant" else one for one in messages]
+        said = [with_texts(one, own) if one["role"] == "assistant" else one for one in messages]
 
         def spelled(neutral: Callable[[str], str]) -> str:
-            listed = [one if one["role"] == "assistant" else _leaves(one, neutral) for one in said]
-            return self._template(listed, _leaves(tools, neutral))
+            listed = [one if one["role"] == "assistant" else with_texts(one, neutral) for one in said]
+            return self._template(listed, with_texts(tools, neutral))
 
-        harmless = self._template(list(map(_harmless, said)), [_HARMLESS_TOOL] * len(tools))
+        harmless = self._template(list(map(harmless_message, said)), [HARMLESS_TOOL] * len(tools))
         return self._checked(spelled, self._num_control_in(harmless))
 
     def after_response(self, messages: Sequence[Mapping[str, Any]], at: int) -> str:
@@ -226,8 +232,8 @@ class Chat:
                 raise ValueError("the template does not show where the assistant's message ends")
             return after[end.start() :] if end else after
 
-        expected = self._num_control_in(spelled(list(map(_harmless, later))))
-        return self._checked(lambda neutral: spelled(_leaves(later, neutral)), expected)
+        expected = self._num_control_in(spelled(list(map(harmless_message, later))))
+        return self._checked(lambda neutral: spelled(with_texts(later, neutral)), expected)
 
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
@@ -383,48 +389,8 @@ class Chat:
         return between, after
 
 
-def _variables(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Those for the template. Raises `ConfigError` for those that are set elsewhere."""
-    if taken := sorted(_RENDERING & own.keys()):
-        expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
-        remedy = "Leave it out; data.enable_thinking is a key of its own."
-        raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
-    return {"strftime_now": _DAY.strftime, **own}
-
-
 def _another_template(found: str, expected: str) -> ConfigError:
     return ConfigError("model.policy's chat template", found, expected, "Use another.")
-
-
-CALLING = {
-    "role": "assistant",
-    "content": "",
-    "tool_calls": [{"type": "function", "id": "call00000", "function": {"name": "look", "arguments": {"at": "x"}}}],
-}
-"""A message with a call of a tool."""
-_HARMLESS_TOOL = {
-    "type": "function",
-    "function": {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {}}},
-}
-
-
-def _harmless(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message, with nothing of another's in it."""
-    return message if message["role"] == "assistant" else {**message, "content": _like(message["content"])}
-
-
-def _like(text: str) -> str:
-    """A harmless text, blank where this one is: templates leave messages out that say nothing."""
-    return "x" if text.strip() else text
-
-
-def _leaves(value: Any, change: Callable[[str], str]) -> Any:
-    """The same with every text in it changed, names of fields, too."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(key): _leaves(one, change) for key, one in value.items()}
-    return [_leaves(one, change) for one in value] if isinstance(value, Sequence) else value
 
 
 def _messages(roles: Sequence[Role], texts: Sequence[str]) -> list[Message]:

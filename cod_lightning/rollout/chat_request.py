@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from cod_lightning.envs.tool_calls import STYLES, BadCalls, ToolCall, ToolStyle
-from cod_lightning.rollout.chat import CALLING, Chat
+from cod_lightning.hostile_text import CALLING
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}

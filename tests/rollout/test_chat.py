@@ -42,14 +42,11 @@ def test_the_opening_is_the_template_rendered_once(chat):
     assert chat.tokenizer.decode(chat.opening(OPENING)) == rendered
 
 
-def test_variables_of_the_run_reach_the_template_and_those_set_elsewhere_are_refused():
+def test_variables_of_the_run_reach_the_template():
     tokenizer = bpe_tokenizer("{% if brief %}<|im_start|>system\nBrief.<|im_end|>\n{% endif %}" + CHATML)
     plain, brief = (Chat(tokenizer, template_kwargs=given) for given in (None, {"brief": True}))
     assert "Brief." not in plain.tokenizer.decode(plain.opening(OPENING))
     assert brief.tokenizer.decode(brief.opening(OPENING)).startswith("<|im_start|>system\nBrief.")
-    for name in ("enable_thinking", "add_generation_prompt"):
-        with pytest.raises(ConfigError, match=f"data.chat_template_kwargs is {name}"):
-            Chat(tokenizer, template_kwargs={name: True})
 
 
 def test_a_tokenizer_without_a_template_or_without_an_end_is_refused():
