@@ -17,9 +17,10 @@ from cod_lightning.rollout.asked import first_ids
 from cod_lightning.training.scorers import Forward, Played, Scorer
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Pack
 
-Prompt = Callable[[int, int, int, Sequence[int]], Sequence[int] | None]
-"""From (g, k, e) of a row of this rollout, and its ids, to the prompt that its episode would begin with if it were shown the
-context of the environment's oracle. None where there is none, or where the row does not begin with its episode's first prompt."""
+Prompt = Callable[[int, int, int, Sequence[int], int], Sequence[int] | None]
+"""From (g, k, e) of a row of this rollout, the ids before its first response and how many follow, to the prompt that its episode
+would begin with if it were shown the context of the environment's oracle. None where there is none, or where the row does not
+begin with its episode's first prompt alone."""
 
 
 class PrivilegedScorer(Scorer):
@@ -65,17 +66,19 @@ class OraclePrompts:
         """The rules, the tools and the oracle's contexts of packs that were asked for."""
         self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
 
-    def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
-        """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
+    def __call__(self, g: int, k: int, e: int, begin: Sequence[int], num_after: int) -> Sequence[int] | None:
+        """For a row that so begins; None where that is not the episode's first prompt, or where it would not fit the window.
+
+        A template that rewrites history begins later rows with that prompt, too, and with earlier answers behind it.
+        """
         life = self.groups[g].lifecycles[k]
         episode = life.episodes[e]
-        turns = episode.turns
-        if tuple(ids[: len(turns[0].new_ids)]) != turns[0].new_ids:
+        if tuple(begin) != episode.turns[0].new_ids:
             return None
         if (g, k, e) not in self._found:
             self._found[g, k, e] = self._prompt(g, life, episode)
         found, window = self._found[g, k, e], self.setting.sampler.window
-        return None if found is None or len(found) + len(ids) - len(turns[0].new_ids) > window else found
+        return None if found is None or len(found) + num_after > window else found
 
     def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
         mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
@@ -109,9 +112,10 @@ def after(rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
     known, begins = torch.ones(len(rows), dtype=torch.bool), []
     for b, place in enumerate(rows.place.tolist()):
         g, k, e = place
-        found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
+        begin, num_after = ids[b][: first[b]], len(ids[b]) - first[b]
+        found = None if rows.is_replayed[b] else prompt(g, k, e, begin, num_after)
         known[b] = found is not None
-        begins.append(ids[b][: first[b]] if found is None else list(found))
+        begins.append(begin if found is None else list(found))
     rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
     lengths = rows.lengths.new_tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
     token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)

@@ -24,15 +24,18 @@ from cod_lightning.methods.planner import PlanAndSolve
 from cod_lightning.methods.privileged import OraclePrompts, PrivilegedScorer, after
 from cod_lightning.methods.propose import ProposeAndSolve
 from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import collate
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.training.scorers import CheckpointScorer, Played
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 from tests.cases import each
+from tests.credit_tables import credit_table
 from tests.evaluation.echoes import Echo
-from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
+from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
 from tests.scored import LENGTHS, TINY, by_definition, forward, rows
 from tests.stubs import FunctionEngine, WordWorld
 
@@ -44,7 +47,7 @@ def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(
     batch, others = rows(), {0: [7, 8, 9], 1: [5], 2: None, 3: [4, 4, 4, 4, 4, 4]}
     model.save_pretrained(tmp_path)
     for teacher in (PrivilegedScorer(), PrivilegedScorer(CheckpointScorer(str(tmp_path)))):
-        seen, known = after(batch, lambda g, k, e, ids: others[g])
+        seen, known = after(batch, lambda g, *_: others[g])
         assert known.tolist() == [True, True, False, True]
         found = teacher.score(seen, lambda own, part: forward(model if own is None else own, part))
         for row, begin in others.items():
@@ -59,6 +62,24 @@ def test_a_rank_without_rows_asks_a_teacher_that_sees_more_about_none():
     none = rows().rows(torch.zeros(0, dtype=torch.long))
     seen, known = PrivilegedScorer().rows(none, Played({}, setting=None))
     assert (len(seen), len(known), seen.lengths.dtype) == (0, 0, torch.long)
+
+
+def test_a_row_that_begins_with_what_a_template_makes_of_earlier_turns_has_no_score():
+    """Qwen3's drops their thoughts, and begins with the first prompt all the same."""
+    world, mechanism, chat = Levers(protocol="natural"), HintContext(), Chat(bpe_tokenizer(QWEN3), True)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    thought = (*chat.encode("<think>\nThe map is dark.\n</think>\n\n<answer>Lever 1</answer>"), chat.stop_id)
+    engine = FunctionEngine(lambda _: thought, chat.stop_id)
+    setting = Setting(
+        env=world, mechanism=mechanism, sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100)
+    )
+    groups = run_groups([pack], 1, setting)
+    batch = collate(segments_of(groups), credit_table(groups), {pack.id: 0}, pad_id=chat.pad_id)
+    seen, known = PrivilegedScorer().rows(batch, Played({0: groups[0]}, setting))
+    firsts = [not n or batch.episode[n] != batch.episode[n - 1] for n in range(len(batch))]
+    assert known.tolist() == firsts
+    assert not all(firsts)
+    assert torch.equal(seen.action_mask.sum(dim=1), batch.action_mask.sum(dim=1))
 
 
 def played(pack, mechanism, world, provided=None):
@@ -96,8 +117,8 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
     prompt = OraclePrompts(Played({5: group}, setting))
     life, shown = group.lifecycles[0], {one.position: one for one in given.lifecycles[0].solves}
     for e, episode in enumerate(life.episodes):
-        ids = (*episode.turns[0].new_ids, *episode.turns[0].action_ids)
-        found = prompt(5, 0, e, ids)
+        begin, num_after = episode.turns[0].new_ids, len(episode.turns[0].action_ids)
+        found = prompt(5, 0, e, begin, num_after)
         assert found is not None
         if episode.kind is EpisodeKind.SOLVE:
             assert found == shown[episode.position].turns[0].new_ids
@@ -105,18 +126,18 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
             text = setting.sampler.chat.decode(found)
             assert contexts[0].text in text
             assert life.solves[episode.position].feedback in text
-        assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
+        assert prompt(5, 0, e, begin[1:], num_after) is None, "this row begins elsewhere"
         lost = structs.replace(episode, turns=(), status=EpisodeStatus.FAILED, reward=None)
         own = (*life.episodes[:e], lost, *life.episodes[e + 1 :])
         failed = structs.replace(life, episodes=(*own, structs.replace(episode, parent=e)))
         of_attempt = OraclePrompts(Played({5: structs.replace(group, lifecycles=(failed,))}, setting))
-        assert of_attempt(5, 0, len(own), ids) == found, (
+        assert of_attempt(5, 0, len(own), begin, num_after) == found, (
             "an attempt's, beside an episode that failed before its first turn"
         )
-        room = len(found) + len(episode.turns[0].action_ids)
+        room = len(found) + num_after
         for window, fits in ((room, True), (room - 1, False)):
             tight = replace(setting, sampler=replace(setting.sampler, window=window))
-            assert (OraclePrompts(Played({5: group}, tight))(5, 0, e, ids) is not None) == fits
+            assert (OraclePrompts(Played({5: group}, tight))(5, 0, e, begin, num_after) is not None) == fits
 
 
 class Twice(Program):
@@ -134,7 +155,7 @@ def test_episodes_beyond_the_tasks_of_the_pack_have_no_prompt_since_the_oracle_w
     group = run_groups([world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)], 1, setting)[0]
     prompt = OraclePrompts(Played({0: group}, setting))
     for e, one in enumerate(group.lifecycles[0].episodes):
-        assert (prompt(0, 0, e, one.turns[0].new_ids) is None) == (one.position >= 2)
+        assert (prompt(0, 0, e, one.turns[0].new_ids, 1) is None) == (one.position >= 2)
 
 
 @each("template", [QWEN3_TOOLS, CHATML])
@@ -154,7 +175,7 @@ def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own
     (given,) = run_groups([pack], 1, replace(setting, program=provided))
     prompt = OraclePrompts(Played({0: group}, setting))
     for e, episode in enumerate(group.lifecycles[0].episodes):
-        found = prompt(0, 0, e, episode.turns[0].new_ids)
+        found = prompt(0, 0, e, episode.turns[0].new_ids, 1)
         assert found == given.lifecycles[0].episodes[e].turns[0].new_ids
         assert "user.docs" in chat.text(found)
         assert contexts[0].text in chat.text(found)

@@ -272,7 +272,7 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
     module.terms, module.needs = [KL(to="teacher")], ("teacher",)
     without = tuple(batch.place[1].tolist())
 
-    def prompt(g, k, e, ids):
+    def prompt(g, k, e, *_):
         return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
 
     class SeesMore(PrivilegedScorer):
@@ -287,7 +287,7 @@ def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_anoth
         if tuple(place) == without:
             assert scores[row].isnan().all()
             continue
-        begin = prompt(*place, ids)
+        begin = prompt(*place)
         logits = module.model(torch.tensor([begin + ids[at:]])).logits[0].detach()
         for t in mask.nonzero().flatten().tolist():
             here = t - at + len(begin)

@@ -70,9 +70,12 @@ class Story:
 
     def score(self, batch, played, num_updates):
         """Asks for the prompts that a teacher with the oracle's context has."""
-        ids = [row[:length] for row, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)]
+        begins = [
+            ids[: mask.index(True)]
+            for ids, mask in zip(batch.token_ids.tolist(), batch.action_mask.tolist(), strict=True)
+        ]
         prompts = OraclePrompts(played)
-        self.prompts = [prompts(*place, row) for place, row in zip(batch.place.tolist(), ids, strict=True)]
+        self.prompts = [prompts(*place, begin, 1) for place, begin in zip(batch.place.tolist(), begins, strict=True)]
         return batch
 
     def next(self, number):
