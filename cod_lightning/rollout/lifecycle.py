@@ -143,8 +143,8 @@ class Life:
             error = next((one.error for one in (*lost, *self.episodes) if one.error), "")
             paid = structs.replace(paid, status=EpisodeStatus.FAILED, reward=None, success=None, error=error)
         elif episode.reward is not None:
-            name = "world" if episode.kind is EpisodeKind.SOLVE else "context"
-            before = episode.parts or ({name: episode.reward} if episode.reward else {})
+            name = {EpisodeKind.SOLVE: "world", EpisodeKind.UPDATE: "context"}.get(episode.kind)
+            before = episode.parts or ({name: episode.reward} if name else {})
             paid = summed(paid, before | parts, [])
         self.episodes = [paid if one is episode else one for one in self.episodes]
 

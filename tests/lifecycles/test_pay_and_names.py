@@ -13,7 +13,7 @@ from cod_lightning.lifecycles import Ask, ConnectTheDots, Program
 from cod_lightning.lifecycles.controls import Controlled
 from cod_lightning.methods.attempts import Anchored
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.stats import count_faults
+from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.types import EpisodeKind
 from tests.cases import each
 from tests.credit_tables import credit_table, credited_entries
@@ -167,6 +167,28 @@ def test_weights_of_one_reward_add_up_and_that_of_an_episode_s_own_to_its_1():
     for life in (life for group in groups for life in group.lifecycles):
         for e in range(0, len(life.episodes), 2):
             assert [one.weights for one in life.episodes[e : e + 2]] == [((e, 1.0), (e + 1, 0.75)), ((e + 1, 1.5),)]
+
+
+@dataclass(frozen=True)
+class PaysAll(Program):
+    """Each task and each rewrite is paid once more."""
+
+    async def __call__(self, agent, pack):
+        for task in pack.tasks:
+            agent.pay(solved := await agent.solve(task), [], more=1.0)
+            agent.pay(await agent.rewrite(solved), [], more=1.0)
+
+
+def test_parts_are_logged_in_the_mean_over_all_episodes_also_where_an_episode_s_own_is_0():
+    groups = live(program=PaysAll())
+    logged, zeros = RolloutStats.of(groups, 1.0, 0).figures(in_flight=False), 0
+    for kind, name in ((EpisodeKind.SOLVE, "reward/world"), (EpisodeKind.UPDATE, "update_reward/context")):
+        for n in range(2):
+            every = [one for group in groups for life in group.lifecycles for one in life.episodes]
+            own = [one.reward - 1.0 for one in every if one.kind is kind and one.position == n]
+            assert logged[f"train/{name}/position_{n}"] == pytest.approx(sum(own) / len(own))
+            zeros += own.count(0.0)
+    assert zeros
 
 
 @dataclass(frozen=True)
