@@ -21,8 +21,8 @@ class Throughput(Callback):
     tokens of the module's `last_update` by it. What the rollout took is logged with its rows (`RolloutStats.figures`).
 
     `train/staleness` is the largest over the update's rows, `train/staleness_mean` that over its action tokens, in policy versions:
-    syncs between the one whose weights sampled a row and the last one before the update. Updates of one rollout do not count, so
-    it is 0 where every rollout is waited for (`data.max_staleness` 0).
+    syncs between the one whose weights sampled a row and the last one before the update. Updates of one rollout do not count, nor
+    do replayed rows (`replay/age`), so it is 0 where every rollout is waited for (`data.max_staleness` 0).
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,9 @@ class Throughput(Callback):
 
 
 def _staleness(rows: Batch, policy_version: int) -> dict[str, float]:
-    """Of all ranks' rows."""
-    lags, own = policy_version - rows.policy_version, rows.action_mask.sum(dim=1)
+    """Of all ranks' rows that are not replayed."""
+    new = ~rows.is_replayed
+    lags, own = policy_version - rows.policy_version[new], rows.action_mask[new].sum(dim=1)
     parts = gathered((int(own.sum()), float((lags * own).sum()), float(lags.max()) if len(lags) else 0.0))
     mean = sum(total for _, total, _ in parts) / max(1, sum(num for num, _, _ in parts))
     return {"train/staleness": max(largest for _, _, largest in parts), "train/staleness_mean": mean}

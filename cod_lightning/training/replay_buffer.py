@@ -58,7 +58,7 @@ class ReplayBuffer:
             places = _places(chosen, credit.table.num_packs)
             joined, entries = self._joined(batch, len(credit.table), chosen, places)
         self._store(batch, rollout.episodes, owners)
-        self._measure(rollout, joined, chosen, shares)
+        self._measure(rollout, joined, chosen, shares, credit)
         return joined, [[*share, *more] for share, more in zip(shares, entries, strict=True)]
 
     def _recorded(
@@ -183,12 +183,13 @@ class ReplayBuffer:
         joined: Batch,
         chosen: Sequence[Sequence[ReplayedEpisode]],
         shares: Sequence[Sequence[int]],
+        credit: Credited,
     ) -> None:
-        """Action tokens count once for each update in which they are."""
+        """Action tokens that are trained on count once for each update in which they are."""
         replayed = [one.episode for of_update in chosen for one in of_update]
         num_passes = sum(map(len, shares)) / max(1, len(set(chain.from_iterable(shares))))
-        counts = joined.action_mask.sum(dim=1)
-        own = (int(counts[joined.is_replayed].sum()), int(counts[~joined.is_replayed].sum()))
+        counts, new = joined.action_mask.sum(dim=1), torch.isin(joined.episode, credit.trained.nonzero().squeeze(1))
+        own = (int(counts[joined.is_replayed].sum()), int(counts[new].sum()))
         tokens, new = map(sum, zip(*gathered(own), strict=True))
         ages = [rollout.policy_version - one.policy_version for one in replayed]
         with self._checked("metrics"):

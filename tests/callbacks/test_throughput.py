@@ -62,9 +62,12 @@ def test_a_datamodule_that_rolls_nothing_out_is_left_alone(tmp_path: Path) -> No
 
 
 @each(("versions", "num_tokens"), [([3, 4, 5, 2], [1, 6, 2, 3]), ([], [])])
-def test_the_mean_staleness_weighs_every_row_by_its_action_tokens(versions, num_tokens):
-    masks = torch.arange(6)[None] < torch.tensor(num_tokens, dtype=torch.long)[:, None]
-    rows: Any = SimpleNamespace(policy_version=torch.tensor(versions, dtype=torch.long), action_mask=masks)
+def test_the_mean_staleness_weighs_every_row_that_is_not_replayed_by_its_action_tokens(versions, num_tokens):
+    num_old = 2
+    masks = torch.arange(6)[None] < torch.tensor([*num_tokens, *[6] * num_old], dtype=torch.long)[:, None]
+    is_replayed = torch.arange(len(masks)) >= len(versions)
+    policy_version = torch.tensor([*versions, *[0] * num_old], dtype=torch.long)
+    rows: Any = SimpleNamespace(policy_version=policy_version, action_mask=masks, is_replayed=is_replayed)
     lags = [5 - version for version, num in zip(versions, num_tokens, strict=True) for _ in range(num)] or [0]
     assert _staleness(rows, 5) == {"train/staleness": float(max(lags)), "train/staleness_mean": sum(lags) / len(lags)}
 

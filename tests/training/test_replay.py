@@ -194,11 +194,12 @@ def test_a_rollout_in_which_every_lifecycle_failed_makes_nothing_younger():
     assert story.of_replay["replay/age"] == 0
 
 
-def test_the_figures_count_action_tokens_of_all_updates():
-    story = Replayed(Everything(), passes=2, rollouts=2)
+@each("filtered", [False, True])
+def test_the_figures_count_action_tokens_that_all_updates_train_on(filtered):
+    story = Replayed(Everything(), passes=2, rollouts=2, filtered=filtered)
     made = updates(story.stream)[4:]
     replayed = sum(int(b.action_mask[b.is_replayed].sum()) for b in made)
-    whole = sum(int(b.action_mask.sum()) for b in made)
+    whole = sum(int(b.known.sum()) for b in made)
     figures = story.of_replay
     assert figures["replay/replayed_tokens"] == replayed > 0
     assert figures["replay/replayed_share"] == pytest.approx(replayed / whole)
