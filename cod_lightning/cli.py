@@ -114,6 +114,7 @@ def _answered(args: list[str]) -> int:
             if not (rank := os.environ.get(name, "0")).isdecimal():
                 raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
+        _imported("commands.config_files").see_checkpoints(rest)
         if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = _imported(f"commands.{COMMANDS[command]}")

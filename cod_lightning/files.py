@@ -129,6 +129,27 @@ def no_run(command: str, folder: Path, expected: str) -> ConfigError:
     return ConfigError(f"{command} RUN_DIR", folder, expected, remedy)
 
 
+METADATA, EXTRA = ".metadata", "meta.pt"
+"""Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning)."""
+
+
+def checkpoint_file(path: str | Path) -> Path:
+    """The file of a checkpoint that torch reads. Raises `ConfigError` where there is none."""
+    remedy = "Look under checkpoints/ in the run's folder: runs/NAME, or where --trainer.default_root_dir put it."
+    if not path or not Path(path).exists():
+        raise ConfigError("ckpt_path", path or "empty", "an existing checkpoint", remedy)
+    near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]
+    if found := next((one for one in near if one.exists()), None):
+        remedy = f"Did you mean {found}?"
+    folder = Path(path).is_dir()
+    if folder and not (Path(path) / METADATA).is_file():
+        raise ConfigError("ckpt_path", path, f"a checkpoint, not a folder without {METADATA}", remedy)
+    file = Path(path) / EXTRA if folder else Path(path)
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise ConfigError("ckpt_path", path, "a checkpoint, and it is no file", remedy)
+    return file
+
+
 def later_rank() -> bool:
     """Whether a launcher started this process as one of several, and not as the first."""
     return any(os.environ.get(name, "0") not in ("", "0") for name in RANKS)

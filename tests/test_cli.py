@@ -216,6 +216,14 @@ def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monke
     assert Path(trainer.default_root_dir).resolve() == Path("runs/smoke-2").resolve()
 
 
+def test_a_checkpoint_that_is_not_there_is_refused_before_libraries_are_imported(monkeypatch, capsys):
+    imported, import_named = [], cli._imported
+    monkeypatch.setattr(cli, "_imported", lambda name: (imported.append(name), import_named(name))[1])
+    assert cli.main(["deploy", "--ckpt_path", "nowhere.ckpt", "--state", "ada"]) == 2
+    assert "error: ckpt_path is nowhere.ckpt; expected an existing checkpoint." in capsys.readouterr().err
+    assert imported == ["terminal", "commands.config_files"]
+
+
 def test_where_a_crash_happened_is_shown():
     code = "import ctypes; from cod_lightning import cli; cli._answered = lambda args: ctypes.string_at(0); cli.main(['fit'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

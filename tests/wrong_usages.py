@@ -43,6 +43,7 @@ play --env levrs ## --env | levrs | Did you mean levers?
 play --env levers --num_tasks 0
 play --env levers --policy oracel ## policy | oracel | oracle
 play --env levers --nun_tasks 2 ## --nun_tasks | Did you mean num_tasks?
+play --env levers --a 3 ## --a=3 (python
 play --env levers --env.max_trns 3 ## Did you mean max_turns?
 play --env.max_turns 3
 play --env raises.World ## raises.py:1 | no database
@@ -73,6 +74,9 @@ fit --config smoke loss=gspo ## loss | gspo | Did you mean GSPO?
 fit --config smoke policy=lora ## policy | lora | Did you mean LoRAPolicy?
 fit --config smoke strategy=ddp ## strategy | ddp | --trainer.strategy ddp
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
+fit --config smoke --ckpt_path nowhere.ckpt
+test --config smoke --ckpt_path [afile,nowhere.ckpt] ## ckpt_path | nowhere.ckpt
+test --config smoke --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -107,7 +111,6 @@ SMOKE --trainer.accelerator cuda
 SMOKE --trainer.max_steps 0
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.default_root_dir afile
-SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path last
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path /no/such ## /no/such | none of this name
 SMOKE --model.policy PretrainedPolicy --model.policy.path runs/shown/policy ## runs/shown/policy | none of this name
@@ -116,13 +119,12 @@ fit --config smoke --data.system_prompt Hello ## data.system_prompt | Hello | --
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 test --data.suites [in_domain] ## --config | missing | --config quickstart
 test --config smoke --warm_start null --ckpt_path [damaged.ckpt,last] ## ckpt_path | different files
-test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 export --config smoke ## out | required
-export --ckpt_path last --out x ## --ckpt_path | last | runs/NAME
+export --ckpt_path last --out x ## ckpt_path | last | runs/NAME
 deploy --config smoke --warm_start null --state afile
-deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
+deploy --ckpt_path damaged.ckpt --state ada ## ckpt_path | damaged.ckpt
 evolve --config smoke --warm_start null ## out | required
 plan --config smoke --gpu_gb 24 ## model.policy | TinyPolicy | a policy from a folder or the hub
 serve --config smoke ## data.engine is TransformersEngine

@@ -30,11 +30,11 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import BaseWeights, adapter_weights
 from cod_lightning.cache import digests
-from cod_lightning.errors import ConfigError, DataError, in_a_line
-from cod_lightning.files import sync
+from cod_lightning.errors import DataError, in_a_line
+from cod_lightning.files import EXTRA, METADATA, checkpoint_file, sync
 
-METADATA, EXTRA, MARKER = ".metadata", "meta.pt", "complete.json"
-"""Files of a sharded checkpoint: where each tensor lies (torch), whatever is no tensor (Lightning), digests of those (`seal`)."""
+MARKER = "complete.json"
+"""File of a sharded checkpoint: digests of the others (`seal`)."""
 
 
 def damage(path: Path) -> str | None:
@@ -210,41 +210,24 @@ class Checkpoint:
         return next(weight.dtype for weight in weights.values() if weight.is_floating_point())
 
 
-def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
-    """The checkpoint at `path`, the value of `key`, with its tensors mapped, not read. Raises what a person can act on."""
-    file = _file_of(path, key)
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """The checkpoint at `path`, with its tensors mapped, not read. Raises what a person can act on."""
+    file = checkpoint_file(path)
     if Path(path).is_dir():
-        _see_harmless(Path(path), key)
+        _see_harmless(Path(path))
     try:
         content = _read(file)
     except Exception as error:
-        raise _unreadable(Path(path), error, key) from error
+        raise _unreadable(Path(path), error) from error
     if not isinstance(content, dict) or not isinstance(content.get("cod_lightning"), dict):
-        raise DataError(f"{key} is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
+        raise DataError(f"ckpt_path is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
     try:
         msgspec.convert(content, _Content)
         if _num_values([content["cod_lightning"], content.get("run_config")], {}) > _MOST_VALUES:
             raise ValueError(f"more than {_MOST_VALUES:,} values, written out, in its config")
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
-        raise DataError(f"{key} is {path}; it is damaged ({error}). Use another.") from error
+        raise DataError(f"ckpt_path is {path}; it is damaged ({error}). Use another.") from error
     return Checkpoint(Path(path), content)
-
-
-def _file_of(path: str | Path, key: str) -> Path:
-    """The file of a checkpoint that torch reads. Raises `ConfigError` where there is none."""
-    remedy = "Look under checkpoints/ in the run's folder: runs/NAME, or where --trainer.default_root_dir put it."
-    if not path or not Path(path).exists():
-        raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
-    near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]
-    if found := next((one for one in near if one.exists()), None):
-        remedy = f"Did you mean {found}?"
-    folder = Path(path).is_dir()
-    if folder and not (Path(path) / METADATA).is_file():
-        raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
-    file = Path(path) / EXTRA if folder else Path(path)
-    if file.exists() and not file.is_file():  # a pipe would be waited for
-        raise ConfigError(key, path, "a checkpoint, and it is no file", remedy)
-    return file
 
 
 def _read(file: Path) -> Any:
@@ -302,7 +285,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # pyright: ignore  (in Python, sin
         raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint holds")
 
 
-def _see_harmless(folder: Path, key: str) -> None:
+def _see_harmless(folder: Path) -> None:
     """Raise `DataError` where reading the shards' `.metadata`, a pickle, would make anything but what torch puts there.
 
     From here on torch makes nothing but tensors and plain values: what is no tensor in shards, it would unpickle as it is.
@@ -312,18 +295,20 @@ def _see_harmless(folder: Path, key: str) -> None:
         with (folder / METADATA).open("rb") as file:
             _MetadataUnpickler(file).load()
     except Exception as error:  # damage makes pickle raise almost anything
-        raise _unreadable(folder, error, key) from error
+        raise _unreadable(folder, error) from error
 
 
 def _renamed(tensors: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _unreadable(path: Path, error: BaseException, key: str = "ckpt_path") -> DataError:
+def _unreadable(path: Path, error: BaseException) -> DataError:
     said = (
         f": {error}" if isinstance(error, pickle.UnpicklingError) and "which no checkpoint holds" in str(error) else ""
     )
-    return DataError(f"{key} is {path}; it cannot be read as a checkpoint ({type(error).__name__}{said}). Use another.")
+    return DataError(
+        f"ckpt_path is {path}; it cannot be read as a checkpoint ({type(error).__name__}{said}). Use another."
+    )
 
 
 class DurableIO(TorchCheckpointIO):

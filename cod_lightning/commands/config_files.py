@@ -34,6 +34,7 @@ from cod_lightning.commands.shipped import (
     overlaid,
 )
 from cod_lightning.errors import ConfigError, did_you_mean, in_a_line, some_of
+from cod_lightning.files import checkpoint_file
 from cod_lightning.trusted import parsed, read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
@@ -136,6 +137,14 @@ def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
         else:
             has_value = key.startswith("-") and key not in _FLAGS and rest and not rest[0].startswith("--")
             yield key, rest.pop(0) if has_value else None
+
+
+def see_checkpoints(argv: Sequence[str]) -> None:
+    """Raise `ConfigError` for a checkpoint that is typed and not there, before libraries are imported, which takes seconds."""
+    for path in (_read(value) for key, value in keys_of(argv) if key.removeprefix("--") == "ckpt_path" and value):
+        for one in path if isinstance(path, list) else [path]:
+            if one not in ("last", "auto", None):
+                checkpoint_file(str(one))
 
 
 def full_key(key: str) -> str:

@@ -76,7 +76,7 @@ class OneLine(ArgumentParser):
         if "config" in keys:
             leaves |= {group: group for group in groups()}
         close = difflib.get_close_matches(unknown.rpartition(".")[2], leaves, n=1, cutoff=0.7)
-        close += [leaf for leaf in leaves if leaf.startswith(unknown)]
+        close += [leaf for leaf in leaves if len(unknown) > 2 and leaf.startswith(unknown)]
         return f"Did you mean {leaves[close[0]]}? " if close else ""
 
     def _nearest_class(self) -> str:

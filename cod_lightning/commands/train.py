@@ -306,7 +306,7 @@ def config_of_run(path: str) -> dict[str, Any]:
     """The config of the run which the checkpoint belongs to."""
     folder = run_folder(path) if path and Path(path).exists() else None
     if folder is None:
-        read_checkpoint(path, "--ckpt_path")
+        read_checkpoint(path)
         expected = f"the config of the run, since {path} lies in no run's folder"
         raise ConfigError("--config", "missing", expected, "Add --config FILE.")
     return read_keys(folder / "config.yaml", "--config", folder / "config.yaml")
