@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning.commands.parser import parser_of
-from cod_lightning.errors import ConfigError, in_a_line
-from cod_lightning.files import write_whole
+from cod_lightning.errors import in_a_line
+from cod_lightning.files import check_folder, write_whole
 
 
 def run(argv: Sequence[str]) -> int:
@@ -14,7 +14,7 @@ def run(argv: Sequence[str]) -> int:
         "Write one HTML file about a run, or several runs side by side: success by position, training curves, and a browser of "
         "lifecycles. It loads nothing from any network."
     )
-    text = "File to write; null: RUN_DIR/report.html, of several runs compared.html of the first one."
+    text = "File to write, or folder for report.html, of several runs compared.html; null: the first RUN_DIR."
     parser = parser_of("report", about, {"out": (Path | None, None, text)})
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
     options = parser.parse_args(list(argv))
@@ -23,18 +23,17 @@ def run(argv: Sequence[str]) -> int:
     from cod_lightning.reports.report import read_runs, report_data
 
     folders = list({run.resolve(): run for run in options.runs}.values())  # each once
-    out: Path = options.out or folders[0] / ("report.html" if len(folders) == 1 else "compared.html")
+    out: Path = options.out or folders[0]
+    if out.is_dir():
+        out /= "report.html" if len(folders) == 1 else "compared.html"
+    if not out.exists():
+        check_folder(out.parent, "--out")
     runs = read_runs(folders)
     overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:
             print(in_a_line(f"note: {one['name']}: {note}"))
     written = render(overview, lifecycles).encode("utf-8", "replace")
-    try:
-        write_whole(out, written)
-    except OSError as error:
-        raise ConfigError(
-            "--out", out, f"a file that can be written ({error})", "Choose another with --out."
-        ) from error
+    write_whole(out, written)
     print(f"{out} ({len(written) / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
     return 0
