@@ -21,10 +21,12 @@ from cod_lightning.modules import GRPOModule
 SMALL = [
     *("fit", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--data.suites", "null"),
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
-    *("--data.group_size", "4", "--data.val_packs", "8", "--trainer.max_epochs", "2"),
+    *("--data.group_size", "4", "--data.val_packs", "2", "--trainer.max_epochs", "2"),
 ]
 EVERY = ("--checkpoint_every", "1")
 NUM_UPDATES = 8
+SHORT = ("--trainer.max_epochs", "1")
+"""Half of the updates: two rollouts."""
 
 
 def with_a_teacher(folder: Path) -> list[str]:
@@ -164,10 +166,10 @@ def assert_alike(one: list[dict[str, str]], other: list[dict[str, str]]) -> None
             assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
 
 
-def assert_the_same(one: Path, other: Path) -> None:
+def assert_the_same(one: Path, other: Path, num_updates: int = NUM_UPDATES) -> None:
     """Both runs ended, with the same parameters, moments and metrics, bit for bit."""
     first, second = checkpoint(one), checkpoint(other)
-    assert first["global_step"] == second["global_step"] == NUM_UPDATES
+    assert first["global_step"] == second["global_step"] == num_updates
     for name, tensor in second["state_dict"].items():
         assert torch.equal(first["state_dict"][name], tensor), name
     moments = [c["optimizer_states"][0]["state"] for c in (first, second)]

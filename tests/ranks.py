@@ -16,7 +16,7 @@ from tests.forked import on_ranks
 SMALL = [
     *("--config", "smoke", "--warm_start", "null", "--torch_threads", "1"),
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
-    *("--data.group_size", "4", "--data.val_packs", "9", "--trainer.max_epochs", "1"),
+    *("--data.group_size", "4", "--data.val_packs", "3", "--trainer.max_epochs", "1"),
 ]
 STOPPED_AT = 3
 """Updates after which a run ends early, in the middle of its second rollout."""
