@@ -108,18 +108,21 @@ class UpdateStats:
 
 
 Sums = dict[str, dict[str, float]]
-"""Of micro-batches: those of the update, of its terms and of its mismatch, by name; of what begins with `max_` the largest."""
+"""Of micro-batches: those of the update, of its terms and of its mismatch, by name; of the mismatch's `max_gap` the largest."""
 
 
 def added(one: Sums, other: Sums) -> Sums:
-    """Sums of both together.
+    """Sums of both together; a term may have any name.
 
     >>> added({"mismatch": {"gap": 1.0, "max_gap": 2.0}}, {"mismatch": {"gap": 3.0, "max_gap": 1.0}, "terms": {}})
     {'mismatch': {'gap': 4.0, 'max_gap': 2.0}, 'terms': {}}
+    >>> added({"terms": {"max_gap": 2.0}}, {"terms": {"max_gap": 1.0}})
+    {'terms': {'max_gap': 3.0}}
     """
     found: Sums = {}
     for of in one | other:
         a, b = one.get(of, {}), other.get(of, {})
         both = {name: (a.get(name, 0.0), b.get(name, 0.0)) for name in a | b}
-        found[of] = {name: max(pair) if name.startswith("max_") else pair[0] + pair[1] for name, pair in both.items()}
+        largest = {"max_gap"} if of == "mismatch" else ()
+        found[of] = {name: max(pair) if name in largest else sum(pair) for name, pair in both.items()}
     return found
