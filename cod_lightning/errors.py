@@ -12,7 +12,7 @@ import logging
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -158,6 +158,11 @@ class Stopped(SystemExit):
         self.number = number
         self.message = f"Stopped by {signal.Signals(number).name}."
         """The run's last line: how to go on, where that is known."""
+
+    @classmethod
+    def at_once(cls, number: int, frame: object) -> NoReturn:
+        """A signal's handler that ends what happens now."""
+        raise cls(number)
 
 
 ENDS = ReaderEnded, Stopped, KeyboardInterrupt

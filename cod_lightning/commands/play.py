@@ -7,8 +7,7 @@ import random
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -59,20 +58,9 @@ def run(argv: Sequence[str]) -> int:
     if policy is not None:
         return play(env, pack, policy, Audience(console), mechanism, index)
     player = Person(env, pack, console, partial(_typed, console))
-    with _interrupted_at_once():
-        return play(env, pack, player, player, mechanism, index)
-
-
-@contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """Ctrl-C ends the game also while it waits at a prompt, where asyncio's own handler would wait for the line to come."""
-
-    def stop(number: int, _: object) -> None:
-        raise Stopped(number)
-
-    before = signal.signal(signal.SIGINT, stop)
+    before = signal.signal(signal.SIGINT, Stopped.at_once)  # asyncio's own handler would wait for the line at a prompt
     try:
-        yield
+        return play(env, pack, player, player, mechanism, index)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -44,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     cli = built("serve", _OPTIONS, argv)
     options, engine, policy = cli.config, cli.datamodule.engine, cli.model.policy
     key = _check(options, engine, policy)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, Stopped.at_once)
     with ExitStack() as held:
         model = _model(policy, engine, cli, held)
         each, visible = options.gpus_per_server, os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -116,7 +116,3 @@ def _watch(servers: Sequence[Server], parent: int) -> None:
     finally:
         for process in processes:
             process.stop()
-
-
-def _stop(number: int, frame: Any) -> NoReturn:
-    raise Stopped(number)
