@@ -75,15 +75,11 @@ def owners(num_packs: int, num_shares: int) -> list[int]:
 def check_shares(packs_per_rollout: int, num_shares: int, ranks: int) -> None:
     """Raise `ConfigError` where ranks would get different numbers of groups."""
     least = num_shares * ranks
-    if packs_per_rollout % least == 0:
-        return
-    below, above = packs_per_rollout // least * least, -(-packs_per_rollout // least) * least
-    packs = " or ".join(str(n) for n in (below, above) if n)
-    updates = [u for u in range(num_shares - 1, 0, -1) if packs_per_rollout % (u * ranks) == 0][:1]
-    other = f", or data.updates_per_rollout to {updates[0]}" if updates else ""
-    each = f" for each of data.updates_per_rollout={num_shares} updates" if num_shares > 1 else ""
-    expected = f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs{each}"
-    raise ConfigError("data.packs_per_rollout", packs_per_rollout, expected, f"Set it to {packs}{other}.")
+    if packs_per_rollout % least:
+        each = f" for each of data.updates_per_rollout={num_shares} updates" if num_shares > 1 else ""
+        expected = f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs{each}"
+        remedy = f"Set it to {-(-packs_per_rollout // least) * least}, say."
+        raise ConfigError("data.packs_per_rollout", packs_per_rollout, expected, remedy)
 
 
 def whole(weight: Any) -> Any:
