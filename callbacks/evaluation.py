@@ -18,14 +18,10 @@ class Evaluation(Callback):
 
     One object lives through several passes (the trained policy, then the references, then the warm start), so that they can
     be paired.
-
-    Args:
-        by_checkpoint: Whether several checkpoints are tested, and each gets results of its own.
     """
 
-    def __init__(self, by_checkpoint: bool = False) -> None:
+    def __init__(self) -> None:
         self.played: list[PlayedCondition] = []
-        self.by_checkpoint = by_checkpoint
         self.policy: str | None = None
         """Name of what is played where nothing was trained."""
         self._files_are_old = False
@@ -58,16 +54,15 @@ class Evaluation(Callback):
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """What this pass played goes to the files, each in one replace, with what it is compared with."""
+        """What was played goes to the files, each in one replace."""
         from cod_lightning.evaluation.packs_file import write_packs
         from cod_lightning.evaluation.results import write_results
 
         if trainer.is_global_zero:
-            root, latest = Path(trainer.default_root_dir), self.played[-1].checkpoint if self.played else None
-            played = [one for one in self.played if latest is None or one.checkpoint in (None, latest)]
+            root = Path(trainer.default_root_dir)
             results, packs = root / "evaluation.json", root / "evaluation_packs.parquet"
             for file in (results, packs) if self._files_are_old else ():
                 file.unlink(missing_ok=True)
             self._files_are_old = False
-            write_results(results, played, by_checkpoint=self.by_checkpoint)
-            write_packs(packs, played)
+            write_results(results, self.played)
+            write_packs(packs, self.played)

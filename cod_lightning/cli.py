@@ -25,7 +25,7 @@ usage: python -m cod_lightning COMMAND [--config NAME_OR_FILE ...] [GROUP=CHOICE
 commands:
   fit          train with CoD-Train; ends with an evaluation and evaluation.json
   validate     play the validation packs, and write their lifecycles down
-  test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--data.suites)
+  test         evaluate a checkpoint (--ckpt_path) on the config's suites or on named ones (--data.suites)
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   serve        the vLLM servers that a config's training samples with, on this machine
   warm_start   the first phase of fit alone: supervised learning on scripted demonstrations
@@ -114,8 +114,10 @@ def _answered(args: list[str]) -> int:
             if not (rank := os.environ.get(name, "0")).isdecimal():
                 raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
-        _imported("commands.config_files").see_checkpoints(rest)
-        if (watching or command not in LIGHT) and sys.stderr is not None and sys.stderr.isatty():
+        is_heavy = watching or command not in LIGHT
+        if is_heavy:
+            _imported("commands.config_files").see_checkpoints(rest)
+        if is_heavy and sys.stderr is not None and sys.stderr.isatty():
             print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = _imported(f"commands.{COMMANDS[command]}")
         return module.run(args if command in (*LIGHTNING, *OF_METHODS) else rest)

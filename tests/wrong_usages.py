@@ -75,7 +75,6 @@ fit --config smoke policy=lora ## policy | lora | Did you mean LoRAPolicy?
 fit --config smoke strategy=ddp ## strategy | ddp | --trainer.strategy ddp
 fit --config smoke method=[grpo,rec] ## method | [grpo,rec] | method=grpo,rec
 fit --config smoke --ckpt_path nowhere.ckpt
-test --config smoke --ckpt_path [afile,nowhere.ckpt] ## ckpt_path | nowhere.ckpt
 test --config smoke --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
@@ -118,7 +117,6 @@ fit --config smoke --warm_start nowhere
 fit --config smoke --data.system_prompt Hello ## data.system_prompt | Hello | --warm_start null
 fit --config smoke model.policy=LoRAPolicy ## model.policy.path | null | warm_start.policy
 test --data.suites [in_domain] ## --config | missing | --config quickstart
-test --config smoke --warm_start null --ckpt_path [damaged.ckpt,last] ## ckpt_path | different files
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 export --config smoke ## out | required

@@ -141,10 +141,9 @@ def keys_of(argv: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 def see_checkpoints(argv: Sequence[str]) -> None:
     """Raise `ConfigError` for a checkpoint that is typed and not there, before libraries are imported, which takes seconds."""
-    for path in (_read(value) for key, value in keys_of(argv) if key == "--ckpt_path" and value):
-        for one in path if isinstance(path, list) else [path]:
-            if one not in ("last", "auto", None):
-                checkpoint_file(str(one))
+    for key, value in keys_of(argv):
+        if key.removeprefix("--") == "ckpt_path" and value not in (None, "last", "auto", "null"):
+            checkpoint_file(value)
 
 
 def full_key(key: str) -> str:

@@ -13,7 +13,6 @@ def run(argv: Sequence[str]) -> int:
     expanded = expand(words)
     from cod_lightning.commands.train import made
 
-    text = "Checkpoint; last: the run's newest; in `fit` auto: the newest, if there is one; in `test` [A,B]: several."
-    kind = list[str] | str | None if command == "test" else str | None
-    options: dict[str, Any] = {"ckpt_path": (kind, None, text)}
+    text = "Checkpoint; last: the run's newest; in `fit` auto: the newest, if there is one."
+    options: dict[str, Any] = {"ckpt_path": (str | None, None, text)}
     return LEARNT_NOTHING if made(expanded, command, options).learnt_nothing else 0

@@ -95,8 +95,6 @@ class CodCLI(LightningCLI):
 
     asked: dict[str, Any]
     """The config as it was asked for, in plain containers."""
-    checkpoints: list[str]
-    """Of a `test` of several, all."""
     options: ClassVar[Options] = {
         "torch_threads": (Count | None, None, "Threads of torch on the CPU; null leaves torch's choice."),
         "overwrite": (bool, False, "Let `fit` write into a folder that already holds a run."),
@@ -149,16 +147,9 @@ class CodCLI(LightningCLI):
         for group in ("trainer", "model", "data", "data.deadlines"):  # the parser looks at values of their keys alone
             if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
                 raise ConfigError(group, value, "keys with values", f"`fit --help {group}` lists them.")
-        asked = config.get("ckpt_path")
-        self.checkpoints = []
-        if isinstance(asked, list):
-            if len({*asked}) < max(1, len(asked)) or NEWEST in asked:
-                expected = "different files, each named in full"
-                raise ConfigError("ckpt_path", asked, expected, "Name each once, `last` by its path.")
-            self.checkpoints, config.ckpt_path = asked, next(iter(asked), None)
-        for path in self.checkpoints or [config.get("ckpt_path")]:
-            if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
-                named(path)
+        path = config.get("ckpt_path")
+        if path is not None and path != NEWEST and not (path == AUTO and self.action == "fit"):
+            named(path)
         self.asked = yaml.safe_load(self.parser.dump(config, skip_none=False))
 
     def before_instantiate_classes(self) -> None:

@@ -67,7 +67,7 @@ class TrainCLI(CodCLI):
     def after_instantiate_classes(self) -> None:
         """Refuse what cannot be, and start from the warm start's weights."""
         policy, data = self.model.policy, self.datamodule
-        checkpoints = self.read_checkpoints()
+        checkpoint = self.read_checkpoint()
         if self.action is not None:
             data.engine.num_ranks = num_processes(self.config.trainer)
         if self.action == "fit":
@@ -78,9 +78,9 @@ class TrainCLI(CodCLI):
 
                 self.memory_plan = memory.announce(self.model, data, self.config.trainer)
         else:
-            self.check_checkpoints(checkpoints)
+            self.check_checkpoint(checkpoint)
         if self.action is not None:
-            self.make_warm_start(checkpoints)
+            self.make_warm_start(checkpoint)
 
     def check_fit(self) -> None:
         """Refuse what `fit` refuses of module and data before its warm start, whatever machine this is."""
@@ -96,7 +96,7 @@ class TrainCLI(CodCLI):
             check_scorers(self.datamodule, self.model.scorers)
             self.datamodule.check_suites()
 
-    def make_warm_start(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def make_warm_start(self, checkpoint: Checkpoint | None) -> None:
         """Let the policy begin with the weights of the warm start, if there is one."""
         warm, policy, data = self.config.warm_start, self.model.policy, self.datamodule
         if warm is None:
@@ -110,8 +110,8 @@ class TrainCLI(CodCLI):
         from cod_lightning.checkpoints.changes import check_same_warm_start
 
         began = self.asked | {"seed_everything": self.config.seed_everything}
-        for one in () if self.config.accept_changes else checkpoints:
-            check_same_warm_start(one, began)
+        if checkpoint is not None and not self.config.accept_changes:
+            check_same_warm_start(checkpoint, began)
         self.warm_start_folder, demonstrated = phase.ensure_warm_start(began, data.words_for(policy))
         self.demonstrations = getattr(demonstrated, "teacher", None)
         policy.weights = str(self.warm_start_folder)
@@ -122,23 +122,22 @@ class TrainCLI(CodCLI):
             expected = f"null, since {type(policy).__name__} has no weights here"
             raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
 
-    def read_checkpoints(self) -> list[Checkpoint]:
-        """Those of the command line."""
-        paths = self.checkpoints or list(filter(None, [self.config.get("ckpt_path")]))
-        for path in paths:
-            self._check_has_weights("ckpt_path", path)
-        return [read_checkpoint(path) for path in paths]
+    def read_checkpoint(self) -> Checkpoint | None:
+        """That of the command line."""
+        if not (path := self.config.get("ckpt_path")):
+            return None
+        self._check_has_weights("ckpt_path", path)
+        return read_checkpoint(path)
 
-    def check_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
+    def check_checkpoint(self, checkpoint: Checkpoint | None) -> None:
         """Raise `ConfigError` for one of another environment, context or policy than those of the config."""
-        if not checkpoints:
+        if checkpoint is None:
             self._note_untrained()
             return
         from cod_lightning.checkpoints.changes import check_same_policy
 
         words = self.datamodule.words_for(self.model.policy)
-        for one in checkpoints:
-            check_same_policy(one, self.asked, words, accepted=self.config.accept_changes)
+        check_same_policy(checkpoint, self.asked, words, accepted=self.config.accept_changes)
 
     def _note_untrained(self) -> None:
         """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""
@@ -161,14 +160,13 @@ class TrainCLI(CodCLI):
         budget = TokenBudget(self.config.sampled_token_budget)
         callbacks: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         callbacks += [MismatchGuard(), Notes(), Progress(self.num_conditions), budget, Transcripts()]
-        return [*callbacks, Evaluation(by_checkpoint=bool(self.checkpoints))]
+        return [*callbacks, Evaluation()]
 
     def num_conditions(self) -> int:
         """What `test` and `evaluate` play together."""
         data = self.datamodule
         played = [one.control.weights for suite in data.suites for one in suite.conditions(data.baseline)]
-        passes = {"trained": len(self.checkpoints) or 1, "none": 1, "warm_start": self.warm_start_folder is not None}
-        return sum(passes[weights] for weights in played)
+        return sum(weights != "warm_start" or self.warm_start_folder is not None for weights in played)
 
     def act(self, action: str) -> None:
         """As ever; after `fit` and `test`, evaluate beside what the policy started from, and write the report."""
@@ -211,8 +209,8 @@ class TrainCLI(CodCLI):
 
 
 def evaluate(cli: Any, *, trained_done: bool) -> None:
-    """Play every suite with the trained weights (unless that is done; then with each further checkpoint's), by the world's
-    references, by `data.baseline` and, where there was one, with the warm start's weights; print the table, and write the report.
+    """Play every suite with the trained weights (unless that is done), by the world's references, by `data.baseline` and, where
+    there was one, with the warm start's weights; print the table, and write the report.
 
     All ranks play; rank 0 writes and prints. `cli` is the `TrainCLI`.
     """
@@ -222,8 +220,6 @@ def evaluate(cli: Any, *, trained_done: bool) -> None:
     if data.suites:
         if not trained_done:
             trainer.test(module, data, verbose=False)
-        for checkpoint in cli.checkpoints[1:]:
-            trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
         _pass(trainer, module, data, "none")
         if cli.warm_start_folder is not None:
             _play_warm_start(trainer, module, data)
@@ -261,7 +257,7 @@ def _show(cli: Any) -> None:
     begun = cli.demonstrations.described() if isinstance(cli.demonstrations, TeacherDials) else ""
     note = "\n".join(filter(None, (begun, Evidence(folder=cli.root, metrics=read_metrics(cli.root)[0]).in_training())))
     evaluation = next(one for one in cli.trainer.callbacks if isinstance(one, Evaluation))
-    print_table(results_of(evaluation.played, by_checkpoint=evaluation.by_checkpoint), console, note=note)
+    print_table(results_of(evaluation.played), console, note=note)
     console.print(f"\nWritten to {cli.root / 'evaluation.json'}", soft_wrap=True)
     baseline = "" if data.baseline is None else data.baseline.report()
     for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
@@ -304,7 +300,7 @@ def built(command: str, options: Options, argv: Sequence[str]) -> Any:
 
 def config_of_run(path: str) -> dict[str, Any]:
     """The config of the run which the checkpoint belongs to."""
-    folder = run_folder(path) if path and Path(path).exists() else None
+    folder = run_folder(path)
     if folder is None:
         read_checkpoint(path)
         expected = f"the config of the run, since {path} lies in no run's folder"
@@ -320,7 +316,7 @@ def model_of(cli: Any, ckpt_path: str | None) -> PreTrainedModel:
     policy, data = cli.model.policy, cli.datamodule
     if cli.config.ckpt_path is None or policy.waits_for_warm_start:
         with only_from((*OWN, *STRATEGIES), trust=cli.trusted):
-            cli.make_warm_start(cli.read_checkpoints())
+            cli.make_warm_start(cli.read_checkpoint())
     data.check_with(policy)
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)

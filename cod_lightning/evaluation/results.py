@@ -81,24 +81,21 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     return record
 
 
-def results_of(played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:
-    """One record for each suite that the trained policy has played; a condition played twice counts as played last.
-
-    With `by_checkpoint`, one for each suite and checkpoint, each beside the warm start and the references, which all share.
-    """
-    if not by_checkpoint:
-        return Results(suites=_suites(played))
-    checkpoints = dict.fromkeys(one.checkpoint for one in played if one.checkpoint is not None)
-    shares = {name: [one for one in played if one.checkpoint in (None, name)] for name in checkpoints}
-    return Results(suites={}, checkpoints={name: _suites(share) for name, share in shares.items()})
+def results_of(played: Sequence[PlayedCondition]) -> Results:
+    """One record for each suite that the trained policy has played; a condition played twice counts as played last."""
+    suites: dict[str, list[PlayedCondition]] = {}
+    for one in played:
+        suites.setdefault(one.suite.name, []).append(one)
+    complete = {name: ones for name, ones in suites.items() if any(one.condition.name == "trained" for one in ones)}
+    return Results(suites={name: suite_record(ones) for name, ones in complete.items()})
 
 
-def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:
+def write_results(path: Path, played: Sequence[PlayedCondition]) -> Results:
     """Write what was played to the file, in one replace, and return all that the file then holds.
 
-    Suites, and suites of checkpoints, that the file holds already and that were not played again are kept.
+    Suites that the file holds already and that were not played again are kept.
     """
-    found = results_of(played, by_checkpoint=by_checkpoint)  # takes seconds, in which another process may write there
+    found = results_of(played)  # takes seconds, in which another process may write there
     kept = read_results(path) if path.exists() else Results(suites={})
     for name, new in found["suites"].items():
         old = kept["suites"].get(name, new)
@@ -107,9 +104,6 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
         ]:
             print(f"note: {path}: the suite {name} replaces another of that name ({', '.join(other)})", file=sys.stderr)
     results = Results(suites={**kept["suites"], **found["suites"]})
-    earlier, anew = kept.get("checkpoints", {}), found.get("checkpoints", {})
-    if checkpoints := {name: {**earlier.get(name, {}), **anew.get(name, {})} for name in {**earlier, **anew}}:
-        results["checkpoints"] = checkpoints
     write_whole(path, json.dumps(results, indent=2, allow_nan=False) + "\n")
     return results
 
@@ -125,14 +119,6 @@ def read_results(path: Path) -> Results:
             f"{path} is no evaluation.json of this project ({type(error).__name__}: {error}). "
             "Move it away and evaluate again."
         ) from error
-
-
-def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
-    suites: dict[str, list[PlayedCondition]] = {}
-    for one in played:
-        suites.setdefault(one.suite.name, []).append(one)
-    complete = {name: ones for name, ones in suites.items() if any(one.condition.name == "trained" for one in ones)}
-    return {name: suite_record(ones) for name, ones in complete.items()}
 
 
 def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:

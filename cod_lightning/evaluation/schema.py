@@ -169,6 +169,4 @@ class Results(TypedDict):
     """The whole file."""
 
     suites: dict[str, SuiteRecord]
-    """Of the run's policy, or of the one checkpoint that was tested last on its own."""
-    checkpoints: NotRequired[dict[str, dict[str, SuiteRecord]]]
-    """Of checkpoints that were tested several in a call: by checkpoint, as it was named, then by suite."""
+    """Of the run's policy, or of the checkpoint that was tested last."""

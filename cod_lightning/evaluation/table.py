@@ -23,11 +23,6 @@ def print_table(results: Results, console: Console, note: str = "") -> None:
         console.print(_paragraph(remark, style="dim"))
     for name, record in results["suites"].items():
         _print_suite(name, record, console)
-    for checkpoint, suites in results.get("checkpoints", {}).items():
-        console.print()
-        console.print(Text(f" {checkpoint}", style="bold"))
-        for name, record in suites.items():
-            _print_suite(name, record, console)
 
 
 def _print_suite(name: str, record: SuiteRecord, console: Console) -> None:

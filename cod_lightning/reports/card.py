@@ -73,7 +73,7 @@ def render(facts: Facts) -> str:
         base=path if _HUB_NAME.fullmatch(path) and not Path(path).exists() else "",
         what=what.items(),
         settings=settings(facts.config),
-        found=SuitesOfRun({}, {}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
+        found=SuitesOfRun({}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
         stale=stale,
         messages=pformat([{"role": role, "content": text} for role, text in facts.prompt], width=100, sort_dicts=False),
         folder_key=next((key for key in ("path", "weights") if key in given), ""),

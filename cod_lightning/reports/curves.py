@@ -10,7 +10,6 @@ from typing import Any
 from cod_lightning.evaluation.view import shown_positions
 from cod_lightning.reports.charts import Line
 from cod_lightning.reports.records import number
-from cod_lightning.reports.suites import PlayedSuite, run_names
 
 _MOST_POINTS = 250
 _MOST_STEPS = 1e15
@@ -90,27 +89,6 @@ def read_curves(folder: Path) -> tuple[Panels, list[str]]:
             found[panel] = [lines[place] for place in shown_positions(len(lines))]
     order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
     return {_TITLES.get(name, name): found[name] for name in order}, notes
-
-
-def checkpoint_curves(checkpoints: Mapping[str, Mapping[str, PlayedSuite]]) -> Panels:
-    """Reward by position over checkpoints (`test --ckpt_path [A,B]`), a panel for each suite; x is its number of updates.
-
-    Checkpoints whose names do not say it, such as `last.ckpt`, are left out; so is a suite that one checkpoint alone played.
-    """
-    numbered = {at: int(name[1]) for at in checkpoints if (name := re.search(r"update-(\d{1,15})\.ckpt$", at))}
-    runs = list(dict.fromkeys(Path(at).parent.parent for at in numbered))
-    of = {run: f", {name}" if len(runs) > 1 else "" for run, name in zip(runs, run_names(runs), strict=True)}
-    found: dict[str, dict[str, Line]] = {}
-    for at in sorted(numbered, key=numbered.__getitem__):
-        for name, suite in checkpoints[at].items():
-            lines, positions = found.setdefault(f"{name}: reward over checkpoints", {}), suite.record["positions"]
-            for place in shown_positions(len(positions)):
-                if (reward := positions[place]["reward"]) is not None:
-                    label = f"position {place}{of[Path(at).parent.parent]}"
-                    line = lines.setdefault(label, Line(label=label, x=[], y=[]))
-                    line.x.append(numbered[at])
-                    line.y.append(reward)
-    return {title: list(of.values()) for title, of in found.items() if any(len(line.x) > 1 for line in of.values())}
 
 
 def num_updates(metrics: Metrics) -> int:

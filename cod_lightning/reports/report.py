@@ -11,7 +11,7 @@ from cod_lightning import __version__
 from cod_lightning.files import no_run
 from cod_lightning.markdown import visible
 from cod_lightning.reports.charts import Line, chart, run_colour
-from cod_lightning.reports.curves import Panels, checkpoint_curves, read_curves
+from cod_lightning.reports.curves import Panels, read_curves
 from cod_lightning.reports.lines import UNREAD, LifecycleFile, LogprobFile
 from cod_lightning.reports.records import Record, Shelf
 from cod_lightning.reports.suites import STALE, PlayedSuite, read_evaluation, run_names
@@ -53,8 +53,8 @@ def read_run(folder: Path, name: str) -> RunFolder:
     return RunFolder(
         name=name,
         folder=folder,
-        suites=evaluation.all_suites,
-        panels=checkpoint_curves(evaluation.checkpoints) | panels,
+        suites=evaluation.suites,
+        panels=panels,
         files=tuple(map(LifecycleFile, lives)),
         notes=[*evaluation.notes, *stale, *more, *none],
     )

@@ -11,12 +11,9 @@ import pytest
 from cod_lightning.callbacks import Evaluation
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation import results
-from cod_lightning.evaluation.packs_file import write_packs
 from cod_lightning.evaluation.suite import Suite
 from tests.cases import each
 from tests.played import play
-
-KEY = ("suite", "condition", "checkpoint", "pack", "position")
 
 
 @each(
@@ -38,33 +35,6 @@ def test_a_file_that_cannot_be_added_to_is_refused_before_anything_is_played(
     trained = Evaluation()
     trained.on_train_start(trainer, L.LightningModule())
     trained.on_test_start(trainer, L.LightningModule())  # nothing is added to what earlier weights played
-
-
-@pytest.mark.slow
-def test_a_pass_works_out_what_it_changed_and_leaves_what_all_passes_together_give(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str | None] = []
-    record = results.suite_record
-    monkeypatch.setattr(results, "suite_record", lambda played: made.append(played[0].checkpoint) or record(played))
-    suite, callback = Suite(name="a"), Evaluation(by_checkpoint=True)
-    trained = play(suite, ["trained"])
-    shared = play(suite, ["warm_start", "none"])
-    for checkpoint, played in (("one", trained), ("two", trained), ("three", trained), (None, shared)):
-        trainer: Any = SimpleNamespace(is_global_zero=True, default_root_dir=str(tmp_path), ckpt_path=checkpoint)
-        for one in played:
-            callback.on_test_batch_end(trainer, L.LightningModule(), None, one, 0)
-        callback.on_test_end(trainer, L.LightningModule())
-    assert made == ["one", "two", "three", "one", "two", "three"]
-    (tmp_path / "whole").mkdir()
-    whole = results.write_results(tmp_path / "whole" / "evaluation.json", callback.played, by_checkpoint=True)
-    write_packs(tmp_path / "whole" / "evaluation_packs.parquet", callback.played)
-    assert results.read_results(tmp_path / "evaluation.json") == whole
-    tables = [
-        pq.read_table(folder / "evaluation_packs.parquet").sort_by([(name, "ascending") for name in KEY])
-        for folder in (tmp_path, tmp_path / "whole")
-    ]
-    assert tables[0] == tables[1]
 
 
 @each(("trains", "left"), [(True, ["b"]), (False, ["a", "b"])])

@@ -1,6 +1,5 @@
 """`evaluation.json` has the keys that scripts rely on, no NaN, and survives being written again."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.figures import figures
-from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
+from cod_lightning.evaluation.results import read_results, results_of, write_results
 from cod_lightning.evaluation.suite import Suite
 from tests.cases import each
 from tests.played import NUM_PACKS, play
@@ -112,30 +111,6 @@ def test_a_suite_that_replaces_another_of_its_name_is_noted_and_one_that_is_play
 
 def test_a_warm_start_alone_is_no_result_yet() -> None:
     assert results_of(play(few("a"), ["warm_start"])) == {"suites": {}}
-
-
-def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedCondition]:
-    return [
-        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.control.weights == "trained" else one
-        for one in played
-    ]
-
-
-def test_checkpoints_have_results_of_their_own_and_share_what_needs_no_checkpoint(tmp_path: Path) -> None:
-    path, suite = tmp_path / "evaluation.json", few("a")
-    write_results(path, play(suite))
-    others = [one for one in play(suite) if one.condition.control.weights != "trained"]
-    trained = play(suite, ["trained"])
-    write_results(path, [*named(trained, "x.ckpt"), *named(trained, "y.ckpt"), *others], by_checkpoint=True)
-    write_results(path, named(play(few("b")), "y.ckpt"), by_checkpoint=True)
-    results = read_results(path)
-    assert list(results["suites"]) == ["a"], "the run's own results stay"
-    checkpoints: Any = results.get("checkpoints")
-    assert {name: list(suites) for name, suites in checkpoints.items()} == {"x.ckpt": ["a"], "y.ckpt": ["a", "b"]}
-    assert checkpoints["x.ckpt"]["a"]["controls"].keys() == results["suites"]["a"]["controls"].keys()
-    assert checkpoints["x.ckpt"]["a"]["checkpoint"] == "x.ckpt"
-    write_results(path, play(few("c")))
-    assert list(read_results(path).get("checkpoints", {})) == ["x.ckpt", "y.ckpt"]
 
 
 def test_a_file_of_an_earlier_version_is_read_and_kept(tmp_path: Path) -> None:
