@@ -18,17 +18,17 @@ from cod_lightning.training.scorers import Forward, Played, Scorer
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Pack
 
 Prompt = Callable[[int, int, int, Sequence[int], int], Sequence[int] | None]
-"""From (g, k, e) of a row of this rollout, the ids before its first response and how many follow, to the prompt that its episode
-would begin with if it were shown the context of the environment's oracle. None where there is none, or where the row does not
-begin with its episode's first prompt alone."""
+"""From (g, k, e) of a row of this rollout, the ids before its first response and how many follow, to those that it would begin with
+if its episode were shown the context of the environment's oracle. None where there is none, or where the row does not begin as its
+episode does."""
 
 
 class PrivilegedScorer(Scorer):
     """A teacher that sees more: every prompt shows the context that the environment's oracle writes, in place of the agent's own.
 
     In solve episodes it knows the pack's hidden rule, in updates it knew that before the task; the policy sampled the tokens
-    without that knowledge. Rows whose prompt begins anew in the middle of an episode, replayed ones, those beyond the tasks of
-    the pack, and those that would no longer fit into the window have no score.
+    without that knowledge. Rows that do not begin as their episode does (after a summary), replayed ones, those beyond the tasks
+    of the pack, and those that would no longer fit into the window have no score.
 
     Source: on-policy self-distillation (OPSD, arXiv 2601.18734), on-policy context distillation (arXiv 2602.12275). What differs:
     the privilege is the context that the environment's oracle writes; one sampled token stands for the whole distribution.
@@ -67,18 +67,20 @@ class OraclePrompts:
         self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
 
     def __call__(self, g: int, k: int, e: int, begin: Sequence[int], num_after: int) -> Sequence[int] | None:
-        """For a row that so begins; None where that is not the episode's first prompt, or where it would not fit the window.
+        """For a row that so begins; None where it does not with the episode's first prompt, or would not fit the window.
 
-        A template that rewrites history begins later rows with that prompt, too, and with earlier answers behind it.
+        What stands behind that prompt stays: earlier turns, where a template rewrites history.
         """
         life = self.groups[g].lifecycles[k]
         episode = life.episodes[e]
-        if tuple(begin) != episode.turns[0].new_ids:
+        first = episode.turns[0].new_ids
+        if tuple(begin[: len(first)]) != first:
             return None
         if (g, k, e) not in self._found:
             self._found[g, k, e] = self._prompt(g, life, episode)
         found, window = self._found[g, k, e], self.setting.sampler.window
-        return None if found is None or len(found) + num_after > window else found
+        rest = begin[len(first) :]
+        return None if found is None or len(found) + len(rest) + num_after > window else (*found, *rest)
 
     def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
         mechanism, chat = self.setting.mechanism, self.setting.sampler.chat

@@ -64,22 +64,22 @@ def test_a_rank_without_rows_asks_a_teacher_that_sees_more_about_none():
     assert (len(seen), len(known), seen.lengths.dtype) == (0, 0, torch.long)
 
 
-def test_a_row_that_begins_with_what_a_template_makes_of_earlier_turns_has_no_score():
+def test_behind_the_oracle_s_prompt_stays_what_a_template_makes_of_earlier_turns():
     """Qwen3's drops their thoughts, and begins with the first prompt all the same."""
     world, mechanism, chat = Levers(protocol="natural"), HintContext(), Chat(bpe_tokenizer(QWEN3), True)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
     thought = (*chat.encode("<think>\nThe map is dark.\n</think>\n\n<answer>Lever 1</answer>"), chat.stop_id)
     engine = FunctionEngine(lambda _: thought, chat.stop_id)
-    setting = Setting(
-        env=world, mechanism=mechanism, sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100)
-    )
-    groups = run_groups([pack], 1, setting)
-    batch = collate(segments_of(groups), credit_table(groups), {pack.id: 0}, pad_id=chat.pad_id)
-    seen, known = PrivilegedScorer().rows(batch, Played({0: groups[0]}, setting))
-    firsts = [not n or batch.episode[n] != batch.episode[n - 1] for n in range(len(batch))]
-    assert known.tolist() == firsts
-    assert not all(firsts)
-    assert torch.equal(seen.action_mask.sum(dim=1), batch.action_mask.sum(dim=1))
+    sampler, program = Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100), ConnectTheDots(every=None)
+    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=program)
+    provided = Controlled(program=program, contexts={pack.id: oracle_contexts(world, [pack], mechanism)[0]})
+    (group,), (shown,) = (run_groups([pack], 1, replace(setting, program=of)) for of in (program, provided))
+    batch = collate(segments_of([group]), credit_table([group]), {pack.id: 0}, pad_id=chat.pad_id)
+    seen, known = PrivilegedScorer().rows(batch, Played({0: group}, setting))
+    assert known.all()
+    assert len(batch) > len(batch.episode.unique()), "a row for each turn"
+    rows = [row[:length] for row, length in zip(seen.token_ids.tolist(), seen.lengths.tolist(), strict=True)]
+    assert rows == [list(row.token_ids) for row in segments_of([shown])]
 
 
 def played(pack, mechanism, world, provided=None):
