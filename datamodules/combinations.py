@@ -53,6 +53,8 @@ def _rules(
         yield data.replay is not None, "data.replay", data.replay, expected
         expected = "another one without model.terms, since its advantages are 0, so that nothing would be trained"
         yield not terms, "model.baseline", baseline, expected
+        expected = "another one with model.critic, whose advantages come of the rewards that here have no say"
+        yield credit.criticised, "model.baseline", baseline, expected
     if not baseline.scales:
         named = type(baseline).__name__
         expected = (

@@ -78,6 +78,11 @@ def check(options, of_data):
         ({"critic": ValueHead()}, {"group_size": 1, "rewards": {"a": NoisyPairwiseJudge()}}, r"data\.group_size is 1"),
         ({"baseline": TermsAlone(), "terms": [EntropyBonus()]}, {"replay": SignalReplay()}, r"data\.replay is Signal"),
         ({"baseline": TermsAlone()}, {}, r"model\.baseline is TermsAlone"),
+        (
+            {"baseline": TermsAlone(), "terms": [EntropyBonus()], "critic": ValueHead()},
+            {},
+            r"model\.baseline is TermsAlone; .*model\.critic",
+        ),
         ({"baseline": Accepted(), "loss": SDPO()}, {}, r"model\.loss is SDPO"),
     ],
 )
