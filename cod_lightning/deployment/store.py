@@ -20,6 +20,8 @@ from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import Episode, EpisodeKind
 
 _FILE = "agent.sqlite"
+_LATEST = 1e11
+"""Seconds from 1970, in either direction, that a version's time may be; the system knows no date of much larger ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +209,8 @@ class ContextStore:
     def _as_version(self, row: Sequence[Any]) -> ContextVersion:
         number, episode, created, reason, content = row
         text, state = msgspec.convert(unpacked(content), tuple[str, str])
+        if not abs(created) < _LATEST:
+            raise ValueError(f"version {number} was written at {created:g} s, a time that no calendar has")
         position = reward = None
         if episode is not None:
             task = self._rows.row("episodes", episode if reason == "task" else episode - 1)  # the task that it followed
