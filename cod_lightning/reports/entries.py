@@ -8,7 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from cod_lightning.beginnings import num_alike
 from cod_lightning.types import EntryEventKind, Episode
+
+_MOST_COMPARED = 1_000
+"""Entries of both contexts that are compared one by one; what that takes grows with their square."""
 
 
 def entry_changes(before: str, after: str) -> Iterator[tuple[str, str]]:
@@ -18,12 +22,25 @@ def entry_changes(before: str, after: str) -> Iterator[tuple[str, str]]:
     [('removed', '1. red is up'), ('added', '1. red is left'), ('kept', '2. blue is down')]
     """
     old, new = ([line for line in text.splitlines() if line.strip()] for text in (before, after))
+    if len(old) + len(new) > _MOST_COMPARED:
+        yield from _apart(old, new)
+        return
     for tag, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
         if tag == "equal":
             yield from (("kept", entry) for entry in new[k:m])
         else:
             yield from (("removed", entry) for entry in old[i:j])
             yield from (("added", entry) for entry in new[k:m])
+
+
+def _apart(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What both begin and end with is kept; all between is removed and added."""
+    first = num_alike(old, new)
+    last = num_alike(old[first:][::-1], new[first:][::-1])
+    yield from (("kept", entry) for entry in new[:first])
+    yield from (("removed", entry) for entry in old[first : len(old) - last])
+    yield from (("added", entry) for entry in new[first : len(new) - last])
+    yield from (("kept", entry) for entry in new[len(new) - last :])
 
 
 @dataclass(slots=True)

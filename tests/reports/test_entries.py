@@ -47,6 +47,17 @@ def test_an_empty_context_only_gains_and_both_texts_can_be_read_off() -> None:
     assert [entry for kind, entry in found if kind != "added"] == before.splitlines()
 
 
+def test_contexts_of_very_many_entries_are_compared_by_their_beginnings_and_ends_in_time() -> None:
+    places = range(200_000)
+    before, after = ("\n".join(str(n * step % 2_003) for n in places) for step in (7, 11))
+    begun = time.perf_counter()
+    found = changed(f"first\n{before}\nlast", f"first\n{after}\nlast")
+    assert time.perf_counter() - begun < 10
+    assert found[:2] == [("kept", "first"), ("kept", "0")]
+    assert found[-1] == ("kept", "last")
+    assert [kind for kind, _ in found[2:-1]] == ["removed"] * (len(places) - 1) + ["added"] * (len(places) - 1)
+
+
 @each("text", ["", "\n\n", "one\n\ntwo"])
 def test_the_same_text_has_no_changes(text: str) -> None:
     assert {kind for kind, _ in changed(text, text)} <= {"kept"}
