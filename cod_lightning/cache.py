@@ -185,7 +185,11 @@ def _file(spec: ModuleSpec | None, name: str) -> Path | None:
 
 def _imports(path: Path, package: str) -> Iterator[str]:
     """Names of what a file may import: of `from a import b` both a and a.b."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):  # of a file for another Python, say
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from cod_lightning.cache import sources
 from cod_lightning.commands import phase
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.errors import ConfigError
+from tests.cases import each
 
 
 @pytest.fixture
@@ -158,3 +160,17 @@ def test_what_a_killed_process_left_beside_the_entry_goes(cache, trained):
     assert ensure() == policy
     assert not left.exists()
     assert not (policy / "half").exists()
+
+
+@each("content", [b"print 'x'", b"\0", b"(" * 3000, b"# -*- coding: other -*-", b"\xff\xfe"])
+def test_a_file_that_this_python_cannot_read_is_a_source_that_imports_nothing(tmp_path, monkeypatch, content):
+    package = tmp_path / "old_and_new"
+    package.mkdir()
+    for name, text in (
+        ("__init__", b""),
+        ("world", b"def older():\n    from old_and_new import old"),
+        ("old", content),
+    ):
+        (package / f"{name}.py").write_bytes(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [path.stem for path in sources(["old_and_new.world"])] == ["__init__", "old", "world"]
