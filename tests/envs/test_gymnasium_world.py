@@ -1,6 +1,7 @@
 """Plain text environments of gymnasium as worlds."""
 
 import json
+import os
 from typing import Any
 
 import gymnasium
@@ -127,6 +128,12 @@ def test_a_bad_file_is_named_with_its_line(tmp_path, content, complaint):
         path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError, match=complaint):
         _world(tasks=str(path))
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "tasks.jsonl")
+    with pytest.raises(ConfigError, match="it is no file"):
+        _world(tasks=str(tmp_path / "tasks.jsonl"))
 
 
 def test_impossible_parameters_are_refused():

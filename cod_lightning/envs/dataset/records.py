@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.errors import ConfigError, in_a_line
+from cod_lightning.files import readable
 
 _KEY = "data.env.path"
 _LINES = (".jsonl", ".ndjson", ".json")
@@ -72,9 +73,10 @@ def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
 def objects(file: Path, key: str = _KEY) -> Iterator[dict[str, Any] | None]:
     """A JSON object a line of the file, the value of `key`; None for a blank line. A byte order mark is left out."""
     try:
-        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+        content = readable(file).read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
-        raise ConfigError(key, file, f"a file that can be read ({error.strerror})", "Correct the path.") from error
+        expected = f"a file that can be read ({error.strerror or error})"
+        raise ConfigError(key, file, expected, "Correct the path.") from error
     for number, raw in enumerate(content.split(b"\n"), start=1):
         if not raw.strip():
             yield None
