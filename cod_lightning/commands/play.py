@@ -119,6 +119,8 @@ class Audience(RolloutMonitor):
         self.solved: list[Episode] = []
         self.error = ""
         """What broke the lifecycle off, if anything did."""
+        self.ended = False
+        """Whether it was the end of a person's input, which is no failure."""
 
     def episode(self, episode: Episode) -> None:
         self.error = self.error or episode.error
@@ -140,7 +142,7 @@ class Audience(RolloutMonitor):
 
     def finish(self) -> int:
         """Print the rewards by position and what went wrong; 1 where the environment or the policy raised."""
-        failed = bool(self.error) and "EOFError" not in self.error  # that the input ends is no failure
+        failed = bool(self.error) and not self.ended
         if self.error:
             said = f"\nThe lifecycle failed: {self.error}. `check` says where." if failed else "\nStopped."
             self.console.print(said, markup=False)
@@ -155,10 +157,18 @@ class Person(Audience, TextPolicy):
 
     def __init__(self, env: TextEnv, pack: Pack, console: Console, read: Callable[[str], str]) -> None:
         super().__init__(console)
-        self.pack, self.read, self.tools = pack, read, beside(env, Tools).schemas
+        self.pack, self._typed, self.tools = pack, read, beside(env, Tools).schemas
         self.words = words = beside(env, Vocabulary).words()
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
         self.in_words = getattr(env, "protocol", "") == "compact"
+
+    def read(self, prompt: str) -> str:
+        """The next line. Raises EOFError where the input ends."""
+        try:
+            return self._typed(prompt)
+        except EOFError:
+            self.ended = True
+            raise
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was typed; put into answer tags if the world asks for them and the person did not type them."""
@@ -177,7 +187,7 @@ class Person(Audience, TextPolicy):
     def episode(self, episode: Episode) -> None:
         """As an audience sees it; of an update only what came of it, since the person has seen the task and typed the notes, and
         nothing of an episode that the end of the input breaks off."""
-        if "EOFError" in episode.error:
+        if self.ended:
             self.error = episode.error
             self.console.print()  # behind the prompt
         elif episode.kind is EpisodeKind.UPDATE and episode.success:

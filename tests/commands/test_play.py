@@ -70,10 +70,21 @@ def test_garbage_is_an_episode_with_a_status_and_no_markup():
     assert episodes[1].context_before == "[red]x[/red] [/]"
 
 
-def test_a_world_that_raises_ends_the_game_with_what_it_said_and_a_code(capsys):
-    assert main(["play", "--env", f"{__name__}.Flooded", "--policy", "random", "--index", "0"]) == 1
+class Unplugged(Levers):
+    """Has lost what it reads from."""
+
+    def step(self, action: str):
+        raise EOFError("the cellar is empty")
+
+
+@each(
+    ("world", "said"),
+    [("Flooded", "OSError: the cellar is under water"), ("Unplugged", "EOFError: the cellar is empty")],
+)
+def test_a_world_that_raises_ends_the_game_with_what_it_said_and_a_code(capsys, world, said):
+    assert main(["play", "--env", f"{__name__}.{world}", "--policy", "random", "--index", "0"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
-    assert "OSError: the cellar is under water. `check` says where." in shown
+    assert f"{said}. `check` says where." in shown
 
 
 def test_the_end_of_the_input_ends_the_game_and_shows_what_there_is():
