@@ -20,7 +20,7 @@ from tests.guides import blocks
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 WARM = "--warm_start.num_updates 60 --warm_start.num_packs 60"
 SHORT = (
-    f"--torch_threads 1 --trainer.max_epochs 1 --data.rollouts_per_epoch 3 --data.packs_per_rollout 8 --data.val_packs 24 {WARM} "
+    f"--torch_threads 1 --trainer.max_epochs 1 --data.rollouts_per_epoch 2 --data.packs_per_rollout 8 --data.val_packs 8 {WARM} "
     "--data.suites null"
 )
 
@@ -48,8 +48,8 @@ def test_the_same_seed_gives_the_same_metrics(short, tmp_path, extra):
 def test_a_checkpoint_is_tested_on_named_suites(short, tmp_path):
     checkpoint = str(short / "checkpoints" / "last.ckpt")
     suites = [
-        {"name": "loop", "num_packs": 4, "wrap": "ralph_loop", "warm_start_temperatures": [1.0]},
-        {"name": "long", "num_packs": 4, "pack_size": 9, "warm_start_temperatures": [1.0]},
+        {"name": "loop", "num_packs": 2, "wrap": "ralph_loop", "warm_start_temperatures": [1.0]},
+        {"name": "long", "num_packs": 2, "pack_size": 9, "warm_start_temperatures": [1.0]},
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
     chosen = ("--ckpt_path", checkpoint, "--data.suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
@@ -63,12 +63,12 @@ def test_a_checkpoint_is_tested_on_named_suites(short, tmp_path):
 
 def test_a_checkpoint_plays_the_validation_packs(short, tmp_path):
     checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
-    root = ("--trainer.default_root_dir", "played", "--data.val_packs", "24")
+    root = ("--trainer.default_root_dir", "played", "--data.val_packs", "8")
     done = cod("validate", "--config", "smoke", *WARM.split(), *root, *checkpoint, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1
-    assert len(load(recorded[0].read_text().splitlines())) == 24
+    assert len(load(recorded[0].read_text().splitlines())) == 8
 
 
 def typed_commands():

@@ -52,14 +52,16 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
 @pytest.mark.parametrize(
     "spellings",
     [
-        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "env.max_turns=3"),
+        (
+            "data.env.max_turns=3 data.suites=in_domain model.lr=1e-3",
+            "data.env.init_args.max_turns=3 data.suites=[in_domain] model.lr=0.001",
+            "env.max_turns=3 data.suites=in_domain model.lr=0.001",
+        ),
         ("env=frozen_lake_3x3", "data.env=frozen_lake_3x3"),
         (
             "env=cod_lightning.envs.doors.Doors env.protocol=compact data.env.num_doors=3",
             "data.env.init_args.num_doors=3 env.protocol=compact env=cod_lightning.envs.doors.Doors",
         ),
-        ("data.suites=in_domain", "data.suites=[in_domain]"),
-        ("model.lr=1e-3", "model.lr=0.001"),
     ],
 )  # fmt: skip
 def test_equal_jobs_have_equal_hashes_however_they_are_typed(spellings, tmp_path, capsys):

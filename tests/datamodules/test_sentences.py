@@ -88,7 +88,7 @@ def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs(monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("token_budget", [1500, 8192])
+@pytest.mark.parametrize("token_budget", [1500, pytest.param(8192, marks=pytest.mark.soak)])
 def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
     losses = []
     for budget in (None, token_budget):
