@@ -52,7 +52,7 @@ def weights(folder):
 
 def exported(folder):
     """The folder of a policy that a run in this folder exported."""
-    run(folder / "run", None, "--data.suites", "null")
+    run(folder / "run", None, "--data.suites", "null", "--trainer.max_steps", "1")
     argv = ["export", "--ckpt_path", str(folder / "run" / "checkpoints" / "last.ckpt"), "--out", str(folder / "policy")]
     assert on_ranks(1, partial(main, argv), folder / "out") == [0]
     return folder / "policy"

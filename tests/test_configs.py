@@ -4,6 +4,7 @@ import pkgutil
 from dataclasses import asdict
 from importlib import import_module
 from inspect import isabstract
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -125,25 +126,29 @@ HOMES = [
         for one in pkgutil.iter_modules(of.__path__, f"{of.__name__}.")
     ),
 ]
-NAMED = [
-    (key, value)
-    for home in HOMES
+NAMED = {
+    key: [
+        value
+        for home in HOMES
+        for value in vars(home).values()
+        if isinstance(value, type)
+        and issubclass(value, seam)
+        and value.__module__ == home.__name__
+        and not isabstract(value)
+        and f".{value.__name__}" not in OF_METHODS
+    ]
     for key, seam in SEAMS.items()
-    for value in vars(home).values()
-    if isinstance(value, type)
-    and issubclass(value, seam)
-    and value.__module__ == home.__name__
-    and not isabstract(value)
-    and f".{value.__name__}" not in OF_METHODS
-]
+}
 """Those that no method's file names."""
+ROWS = [{key: kind for key, kind in zip(NAMED, row, strict=True) if kind} for row in zip_longest(*NAMED.values())]
 
 
-@pytest.mark.parametrize(("key", "kind"), NAMED, ids=lambda one: getattr(one, "__name__", one))
-def test_every_class_of_the_objective_is_chosen_by_its_name(key, kind):
-    beside = ["--model.terms+=EntropyBonus"] if kind is baselines.TermsAlone else []  # refused without a term
-    model = build("smoke", "method=reinforce", f"--model.{key}", kind.__name__, *beside).model
-    assert type(of_model(model, key)) is kind
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(kind.__name__ for kind in row.values()))
+def test_every_class_of_the_objective_is_chosen_by_its_name(row):
+    chosen = [word for key, kind in row.items() for word in (f"--model.{key}", kind.__name__)]
+    beside = ["--model.terms+=EntropyBonus"] * (baselines.TermsAlone in row.values())  # refused without a term
+    model = build("smoke", "method=reinforce", *chosen, *beside).model
+    assert {key: type(of_model(model, key)) for key in row} == row
 
 
 BY_NAME = {
@@ -165,10 +170,8 @@ BY_NAME = {
         "data.program.program.attempts", 3),
     "an endpoint": ("smoke --data.engine OpenAIEngine --model.policy EndpointPolicy", "data.engine", "OpenAIEngine"),
     "no updates": ("smoke program.every=null", "data.program.every", None),
-    "a bandit": ("experiment/mixture source=Bandit", "data.source.temperature", 0.2),
     "growing packs": ("smoke source=Growth source.num_tasks=[2,4]", "data.source.rollouts_per_stage", 10),
     "failures": ("smoke source=Revisits source.by=failure source.back=near", "data.source.by", "failure"),
-    "packs with signal": ("smoke method=grpo replay=SignalReplay", "data.replay.priority", 0.6),
     "KL to the start": ("smoke --model.terms+=KL --model.terms.estimator k3 --model.terms.coefficient 0.04",
         "model.terms.estimator", "k3"),
     "too long": ("smoke --data.rewards.overlong OverlongReward --data.rewards.overlong.zero_tokens 1500 "

@@ -105,8 +105,8 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, teacher,
 
 def test_a_warm_start_on_two_ranks_is_that_of_one(tmp_path):
     def warm(ranks, strategy):
-        argv = ["warm_start", "--config", "smoke", "--torch_threads", "1", "--warm_start.num_updates", "12"]
-        argv += ["--warm_start.warmup_updates", "3", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
+        argv = ["warm_start", "--config", "smoke", "--torch_threads", "1", "--warm_start.num_updates", "6"]
+        argv += ["--warm_start.warmup_updates", "2", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
         if ranks > 1:  # three packs an update: one rank has two of them, the other one
             argv += ["--trainer.devices", str(ranks), *by_strategy(strategy)]
         return main(argv)

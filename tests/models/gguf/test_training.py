@@ -12,7 +12,7 @@ pytest.importorskip("gguf", reason="gguf is not installed")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["qwen3_lora", "qwen3_8b"])
+@pytest.mark.parametrize("recipe", ["qwen3_lora", pytest.param("qwen3_8b", marks=pytest.mark.soak)])
 def test_a_file_is_trained_on_its_own_log_probs_and_exported_as_a_plain_folder(recipe, tmp_path):
     file = write_gguf(tmp_path / "tiny.gguf", tiny_model(most_positions=16384))
     for update in trained_and_exported(tmp_path, file, recipe, **{"model.lr": 1e-3}):
