@@ -49,6 +49,7 @@ def test_every_sampled_token_carries_the_version_of_its_rollout(smoke):
         assert len({turn.policy_version for turn in turns}) == 1
 
 
+@pytest.mark.soak  # of ranks and a server tests/engines/vllm_server/test_engine.py holds each step
 def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp_path, cache, monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "of a test")
     checkpoint = next(path.parent for path in cache.rglob("model.safetensors"))

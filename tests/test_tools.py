@@ -50,7 +50,10 @@ OF_ENGINES = {"TransformersEngine": {}, "VLLMEngine": {"data.engine.kv_cache_gb"
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "engine",
-    [pytest.param("TransformersEngine", marks=pytest.mark.slow), pytest.param("VLLMEngine", marks=pytest.mark.vllm)],
+    [
+        pytest.param("TransformersEngine", marks=pytest.mark.slow),
+        pytest.param("VLLMEngine", marks=[pytest.mark.vllm, pytest.mark.soak]),  # ids in, ids out: it reads no call
+    ],
 )
 def test_calls_are_answered_in_the_tools_role_and_trained_on_without_drift(engine, checkpoint, tmp_path):
     (tmp_path / "theirs.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")

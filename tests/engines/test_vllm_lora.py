@@ -130,6 +130,7 @@ def test_a_sync_of_part_of_an_adapter_is_refused(started):
         engine.update_weights(list(trained_weights(model).items())[1:], 99)
 
 
+@pytest.mark.soak  # a speed
 def test_an_adapter_of_50_million_parameters_is_synced_in_less_than_a_second(tmp_path):
     config = Qwen3Config(
         vocab_size=64,

@@ -181,7 +181,7 @@ def alone(recorded, tmp_path_factory):
     [
         ("ddp", 2, OBJECTIVES),
         ("fsdp2", 2, ("rec", "gspo", "critic")),  # norms of shards are added up before a gradient is clipped
-        ("fsdp2", 4, ("rec",)),
+        pytest.param("fsdp2", 4, ("rec",), marks=pytest.mark.soak),
         pytest.param("ddp", 4, ("rec",), marks=pytest.mark.soak),
     ],
     ids=lambda one: one if isinstance(one, (str, int)) else "",

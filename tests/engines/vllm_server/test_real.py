@@ -58,6 +58,7 @@ def test_the_self_test_sees_a_server_that_kept_its_prefixes_over_a_sync(engine, 
         model.load_state_dict(kept)
 
 
+@pytest.mark.soak  # as all kills of what test_engine.py holds step by step
 def test_a_server_killed_in_a_rollout_is_started_again_and_no_lifecycle_is_lost(engine, tokenizer):
     (server,) = engine._fleet.servers
     first = server.process._child.pid
