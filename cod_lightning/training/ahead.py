@@ -14,6 +14,7 @@ from cod_lightning.errors import ConfigError, TooManyFailures
 from cod_lightning.ranks import gathered, num_ranks, owners, rank
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.ahead import Begun, GroupsAhead
+from cod_lightning.rollout.group import run_group
 from cod_lightning.rollout.runner import RolloutPart
 from cod_lightning.rollout.stats import stop_if_too_many
 from cod_lightning.training.packs import PackChoice
@@ -152,9 +153,8 @@ class RolloutsAhead:
         """Begin the groups of one more rollout."""
         waiting = len(self.groups.begun) * num_ranks()
         drawn = self.rollouts.draw(first + waiting, self.rollouts.packs_per_rollout, waiting)
-        ranks = owners(len(drawn), self.rollouts.num_shares)
-        own = [one for one, of in zip(drawn, ranks, strict=True) if of == rank()]
-        self._play([(self.groups.add(GroupKey(choice, number)), pack) for choice, pack in own])
+        own = [one for one in drawn if one.rank == rank()]
+        self._play([(self.groups.add(GroupKey(one.choice, number)), one.pack) for one in own])
 
     def _play(self, groups: Sequence[tuple[Any, Pack]]) -> None:
         packs = [pack for _, pack in groups]
@@ -166,7 +166,7 @@ class RolloutsAhead:
         if not g:
             self.rollouts.runner.begin("train", len(packs) * self.rollouts.group_size, max(map(len, packs)))
         began = time.perf_counter()
-        group = await self.rollouts.group(packs[g])
+        group = await run_group(packs[g], self.rollouts.group_size, self.rollouts.setting())
         return CompleteGroup(group, time.perf_counter() - began)
 
     # ------------------------------------------------------------------ what is taken
@@ -211,7 +211,7 @@ class RolloutsAhead:
                 one = next(groups)
                 packs.append(PlayedPack(choice, one.group.pack, r, one.group, one.contexts))
             else:
-                packs.append(PlayedPack(choice, self.rollouts.packs.pack(choice), r, None))
+                packs.append(PlayedPack(choice, self.rollouts.packs.pack(choice), r))
         before, self._counted = self._counted, self.rollouts.runner.engine.num_interrupted_turns
         part = RolloutPart(
             groups=[one.group for one in own],

@@ -15,13 +15,13 @@ Contexts = Sequence[Sequence[str | None]]
 
 @dataclass(frozen=True)
 class PlayedPack:
-    """A pack of a rollout, the rank that played it, and what it played."""
+    """A pack of a rollout, the rank that plays it, and what came of it."""
 
     choice: PackChoice
     pack: Pack
     rank: int
-    group: Group | None
-    """None on the other ranks."""
+    group: Group | None = None
+    """None on the other ranks, and before it is played."""
     contexts: Contexts | None = None
     """Of a group that a checkpoint kept; else its episodes have them."""
 

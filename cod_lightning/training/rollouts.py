@@ -17,14 +17,14 @@ from cod_lightning.contexts.base import Stored, beside
 from cod_lightning.credit.credited import Credit, Credited
 from cod_lightning.objective.batch import Batch, collate
 from cod_lightning.ranks import gathered, owners, rank
-from cod_lightning.rollout.group import run_group, run_groups
+from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.ahead import RolloutBuffer, RolloutsAhead
-from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
+from cod_lightning.training.packs import PackOutcomes, TrainingPacks
 from cod_lightning.training.played import Contexts, PlayedPack, PlayedRollout, own_groups, table_of
 from cod_lightning.training.scorers import Played
 from cod_lightning.training.stream import Rollout
@@ -122,10 +122,13 @@ class TrainingRollouts:
         waited = {"time/wait_s": max(gathered(self.runner.ahead.waited_s() + played_s))} if self.max_staleness else {}
         return played, num_dropped + played.num_packs, {**figures, **waited}
 
-    def draw(self, first: int, count: int, num_waiting: int = 0) -> list[tuple[PackChoice, Pack]]:
-        """The next packs, from training pack `first` on; `num_waiting` before it are not observed yet."""
+    def draw(self, first: int, count: int, num_waiting: int = 0, *, replacing: bool = False) -> list[PlayedPack]:
+        """The next packs, from training pack `first` on, each with the rank that plays it; `num_waiting` before it are not observed
+        yet. Replacements are shared out as they come."""
         with self.runner.phase("choosing training packs"):
-            return self.packs.draw(first, count, num_waiting)
+            drawn = self.packs.draw(first, count, num_waiting)
+        ranks = owners(count, 1 if replacing else self.num_shares)
+        return [PlayedPack(choice, pack, of) for (choice, pack), of in zip(drawn, ranks, strict=True)]
 
     def played(self, first: int, credit: Credit) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on, of which this rank plays its share.
@@ -138,16 +141,12 @@ class TrainingRollouts:
         without: list[PlayedPack] = []
         parts: list[RolloutPart] = []
         for number in range(1 + self.resample_packs):
-            drawn = self.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
-            # replacements are shared out as they come
-            ranks = owners(len(drawn), 1 if number else self.num_shares)
-            own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
+            num_missing = self.packs_per_rollout - len(kept)
+            drawn = self.draw(first + len(kept) + len(without), num_missing, replacing=number > 0)
+            own = [one.pack for one in drawn if one.rank == rank()]
             parts.append(self.runner.run("train", partial(self.play, own), replacing=number > 0))
             groups = iter(parts[-1].groups)
-            packs = [
-                PlayedPack(choice, pack, of, next(groups) if of == rank() else None)
-                for (choice, pack), of in zip(drawn, ranks, strict=True)
-            ]
+            packs = [replace(one, group=next(groups)) if one.rank == rank() else one for one in drawn]
             if not self.resample_packs:
                 return PlayedRollout(packs=packs, parts=parts)
             signal = credit.compared(table_of(packs)).packs_with_signal.tolist()
@@ -165,10 +164,6 @@ class TrainingRollouts:
         by = setting.sampler
         collected = self.packs.collected(packs, self.group_size, by.policy_version, by.vocabulary_size, by.window)
         return run_groups(packs, self.group_size, setting, label="train") if collected is None else collected
-
-    async def group(self, pack: Pack) -> Group:
-        """Siblings of a pack, played by the engine."""
-        return await run_group(pack, self.group_size, self.setting())
 
     def _observe(self, played: PlayedRollout, credited: Credited, credit: Credit) -> None:
         """Every rank shows its source the rewards of all ranks, and advantages as they are trained on."""
