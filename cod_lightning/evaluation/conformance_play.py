@@ -175,7 +175,7 @@ def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecy
     """Where a first task shows before any answer what the oracle notes, and packs of other notes, which rules may list, do not."""
     found: list[tuple[str, str, str, str]] = []
     for pack, life in zip(packs, lives, strict=False):
-        note = next((e.context_after for e in life.own if e.kind is EpisodeKind.UPDATE and e.context_after), "")
+        note = next((one.context_after for one in life.updates if one.context_after), "")
         with first_task(world, pack) as (own, shown):
             found += [("rules", pack.id, note, own.rules), ("reset", pack.id, note, shown)]
     for method, name, note, text in found:
