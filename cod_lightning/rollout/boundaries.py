@@ -46,6 +46,12 @@ _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 """The first bytes of the file; width and height follow, four bytes each."""
 _IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
 """Types of what is in a completion: no booleans, no arrays' scalars."""
+_LISTS_WORDS = {
+    TextEnv: ("data.env", "'s companion Vocabulary"),
+    ContextMechanism: ("data.context", "'s companion Words"),
+    Program: ("data.program", ""),
+}
+"""The key of what speaks to a policy, and which companion of it lists its words."""
 _ROUNDING = 1e-2
 """nats by which a log-probability may exceed 0 in low precision."""
 
@@ -153,12 +159,13 @@ def _checked_part(part: object, env: TextEnv) -> Part:
 def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism | Program, method: str) -> None:
     """Raise `ConfigError` for a word that a policy with a closed vocabulary would read as an unknown one."""
     if word := chat.unknown_word(text):
-        keys = {TextEnv: "data.env", ContextMechanism: "data.context", Program: "data.program"}
+        name = type(who).__name__
+        key, lists = next(where for kind, where in _LISTS_WORDS.items() if isinstance(who, kind))
         raise ConfigError(
-            next(key for kind, key in keys.items() if isinstance(who, kind)),
-            f"{type(who).__name__}, whose {method} says the word '{visible(word):.100}'",
+            key,
+            f"{name}, whose {method} says the word '{visible(word):.100}'",
             "only words that the words() of environment, context or program list, since the policy reads any other as <unk>",
-            f"Add it to {type(who).__name__}.words(), set its protocol to compact, or choose a model whose vocabulary is open.",
+            f"Add it to words() of {name}{lists}, set a protocol to compact, or choose a model with an open vocabulary.",
         )
 
 

@@ -255,7 +255,7 @@ def test_another_environment_is_demonstrated_in_the_words_of_the_run():
         for data in (own, more)
     ]
     assert texts[0] == texts[1]
-    with pytest.raises(ConfigError, match=r"says the word .want=.*Add it to Levers\.words"):
+    with pytest.raises(ConfigError, match=r"says the word .want=.*to words\(\) of Levers.s companion Vocabulary"):
         levers(16, words=["lake"])
 
 
