@@ -10,6 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence, Set
+from inspect import iscoroutinefunction
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -125,6 +126,9 @@ def rewards_of(given: Rewards | None) -> dict[str, RewardPart]:
         if not isinstance(part.kinds, Set) or not part.kinds <= set(EpisodeKind):
             expected = f"a frozenset of kinds of episodes, out of {', '.join(EpisodeKind)}"
             raise ConfigError(f"{key}.kinds", part.kinds, expected, "Write frozenset({EpisodeKind.SOLVE}).")
+        if not iscoroutinefunction(type(part).__call__):
+            found = f"{type(part).__name__} with a plain __call__"
+            raise ConfigError(key, found, "one with a coroutine, since parts may wait", "Write async def __call__.")
     return own | dict(given or {})
 
 

@@ -77,6 +77,11 @@ class OfAList(Does):
         super().__init__(lambda: 1.0)
 
 
+class Plain(Reward):
+    def __call__(self, episode, task):
+        return 1.0
+
+
 class Speechless(Exception):
     """An exception whose message raises."""
 
