@@ -67,6 +67,6 @@ def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[
         mark = ("broken", "red") if one.broken else ("look  ", "yellow") if one.look else ("ok    ", "green")
         table.add_row(Text(*mark), Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
         for example in one.broken:
-            table.add_row("", Text(example, style="red"))
+            table.add_row("", Text(example, style="red", overflow="fold"))
         screen.print(table)
         yield one

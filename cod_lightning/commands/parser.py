@@ -5,7 +5,7 @@ import difflib
 import sys
 import traceback
 from argparse import ArgumentError
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -64,7 +64,7 @@ class OneLine(ArgumentParser):
             meant = "".join(map(self._nearest, typed))
         else:
             notes = (note for one in causes for note in getattr(one, "__notes__", ()))
-            meant = next(notes, "") or _unwritten(message) or self._nearest_class()
+            meant = next(notes, "") or _unwritten(message) or _raised_at(causes) or self._nearest_class()
         trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in causes) else ""
         self.exit(2, f"{self.prog}: error: {said} ({meant}{trust}{self.prog} --help lists all keys)\n")
 
@@ -109,6 +109,13 @@ def _unwritten(message: str) -> str:
     found = (getattr(sys.modules.get(module), name, None) for module, _, name in named)
     lacks = sorted(chain.from_iterable(getattr(one, "__abstractmethods__", ()) for one in found))
     return f"It lacks {', '.join(lacks)}. " if lacks else ""
+
+
+def _raised_at(causes: Sequence[BaseException]) -> str:
+    """The sentence that says where a module that a class path names raises while it is imported."""
+    frames = chain.from_iterable(traceback.extract_tb(one.__traceback__) for one in causes)
+    at = [f"{frame.filename}:{frame.lineno}" for frame in frames if frame.name == "<module>"]
+    return f"Raised at {at[-1]}. " if at else ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -7,6 +7,11 @@ import sys
 import pytest
 
 from cod_lightning.cli import main
+from cod_lightning.commands.check import _shown
+from cod_lightning.commands.parser import OneLine
+from cod_lightning.evaluation.verdicts import Verdict
+from cod_lightning.rewards import Reward
+from cod_lightning.terminal import Screen
 
 WORLD = '''
 from cod_lightning.envs.base import Vocabulary
@@ -68,6 +73,24 @@ def test_what_is_wrong_with_a_class_is_said_once(folder, capsys, typed, said):
     shown = capsys.readouterr().err
     assert said in shown
     assert not {"Union", "path but"} & set(re.findall("Union|path but", shown))
+
+
+def test_a_module_that_raises_is_answered_by_its_file_and_line_where_a_key_may_be_null_too(folder, capsys):
+    (folder / "own_rewards.py").write_text("class Mine(Reward):\n    pass\n")
+    parser = OneLine()
+    parser.add_argument("--part", type=Reward | None)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--part", "own_rewards.Mine"])
+    shown = capsys.readouterr().err
+    assert "name 'Reward' is not defined" in shown
+    assert f"(Raised at {folder / 'own_rewards.py'}:1. " in shown
+
+
+def test_a_long_file_name_in_what_breaks_a_rule_is_not_cut_off(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    name = f"/{'x' * 90}.py:7"
+    list(_shown(Screen(), "world", [Verdict("step answers", broken=(name,))]))
+    assert name in re.sub(r"\s", "", capsys.readouterr().out)
 
 
 def test_a_context_of_null_is_the_usual_one(folder):
