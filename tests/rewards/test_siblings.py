@@ -3,7 +3,6 @@
 import asyncio
 import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from cod_lightning.rewards import FormatReward, Reward, SiblingReward, WorldRewa
 from cod_lightning.rewards.base import rewards_of
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.types import Episode, EpisodeKind, Task
+from cod_lightning.types import EpisodeKind, Task
 from tests import rewarded
 from tests.cases import each
 from tests.rewarded import NUM_TASKS
@@ -168,7 +167,7 @@ def test_episodes_that_failed_are_left_out_and_one_alone_has_nothing_to_be_compa
 def test_the_part_of_the_guide_is_one():
     text = (Path(__file__).parents[2] / "docs" / "guides" / "rewards.md").read_text()
     (code,) = (one for one in re.findall("```python\n(.*?)```", text, re.DOTALL) if "SiblingReward" in one)
-    made = {"SiblingReward": SiblingReward, "Sequence": Sequence, "Episode": Episode, "Task": Task}
+    made = {}
     exec(code, made)
     for place in places(play(short=made["Shortest"]())):
         if place[0].kind is EpisodeKind.SOLVE:
