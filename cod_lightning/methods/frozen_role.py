@@ -10,6 +10,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.models.pretrained import read_model
 from cod_lightning.models.tiny import TinyPolicy
+from cod_lightning.ranges import Count
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import OtherPlayer
 from cod_lightning.training.scorers import CheckpointScorer
@@ -35,7 +36,7 @@ class FrozenRole(OtherPlayer):
     """
 
     def __init__(
-        self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: int = 512
+        self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: Count = 512
     ) -> None:
         self.kind, self.path = EpisodeKind(kind), path
         self.engine = TransformersEngine(max_dialogues)
