@@ -30,8 +30,8 @@ shift
 export RUN COD_LIGHTNING_CACHE="${COD_LIGHTNING_CACHE:-$(dirname -- "$RUN")/cache}"
 export LAUNCH="$RUN/launch"  # the config, and all logs
 export CONFIG="$LAUNCH/config-$SLURM_JOB_ID.yaml"  # a job that is queued again trains what it was submitted with
+find "$LAUNCH" -maxdepth 1 -type l -delete 2>/dev/null  # logs are written, through no link
 mkdir -p "$LAUNCH"
-find "$LAUNCH" -maxdepth 1 -type l -delete  # logs are written, through no link
 if [[ ! -s $CONFIG ]]; then
   served=()
   if ((SERVERS)); then

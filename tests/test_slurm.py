@@ -153,6 +153,19 @@ def test_before_its_time_is_up_the_ranks_are_asked_to_stop_and_the_job_is_queued
 
 @needs_proc
 @pytest.mark.slow
+def test_a_link_in_place_of_the_folder_of_logs_gives_way_to_a_folder(tmp_path):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (launch := tmp_path / "run" / "launch").symlink_to(elsewhere)
+    job = Job(tmp_path, TRAIN_S="0.1")
+    job.until_over()
+    assert not launch.is_symlink()
+    assert [*launch.glob("config-*.yaml")]
+    assert [*elsewhere.iterdir()] == []
+
+
+@needs_proc
+@pytest.mark.slow
 def test_a_training_that_fails_ends_the_job_with_its_logs_named(tmp_path):
     job = Job(tmp_path, TRAIN_S="0.1", TRAIN_CODE="3")
     job.until_over()
