@@ -89,7 +89,7 @@ def features(episode: Episode) -> list[int]:
     said = [*later, *(turn.response for turn in episode.turns), episode.feedback]
     asked = list(dict.fromkeys(first.split()))[-_MOST_WORDS:]
     seen = list(dict.fromkeys(" ".join(said).split()))[-_MOST_WORDS:]
-    return sorted({crc32(f"{a}\n{b}".encode()) % _NUM_FEATURES for a in asked for b in ("", *seen)})
+    return sorted({crc32(f"{a}\n{b}".encode(errors="replace")) % _NUM_FEATURES for a in asked for b in ("", *seen)})
 
 
 def probability(weights: Float[np.ndarray, " F"], found: Sequence[int]) -> float:

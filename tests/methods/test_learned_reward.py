@@ -90,6 +90,14 @@ def test_transcripts_that_are_not_there_or_without_both_outcomes_are_refused(tmp
         PartlyKnown(0.5, path).check()
 
 
+def test_half_of_a_surrogate_pair_in_a_transcript_is_a_letter_as_others_are(tmp_path):
+    played = [
+        (task, episode("red \ud800", "red" if n % 2 else "blue", success=bool(n % 2)))
+        for n, (task, _) in enumerate(drawn(20))
+    ]
+    PartlyKnown(0.5, written(tmp_path, played)).check()
+
+
 def test_the_fit_is_the_loop_of_its_definition_over_rows_of_several_lengths():
     """AdaGrad on the logistic loss, each row's features weighted by 1 over the root of their number."""
     rows, outcomes = [[0, 1, 2, 3], [1], [2, 3], [0, 3, 5, 7, 9, 11, 13, 15, 17]], np.array([1.0, 0.0, 1.0, 0.0])
