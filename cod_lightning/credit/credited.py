@@ -232,7 +232,9 @@ class Credit:
     def compared(self, table: EpisodeTable) -> Credited:
         """Advantages as the baseline has them, in units of reward: what it takes to see which packs have a signal."""
         returns = self.rule(table)
+        _check_finite(returns, "model.credit", self.rule)
         found, of_attempts = with_attempts(table, returns, self.rule, self.baseline)
+        _check_finite(found, "model.baseline", self.baseline)
         chosen = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in self.kinds]))
         valid = found.valid & chosen
         values = torch.where(valid, found.values, 0.0)
@@ -263,6 +265,13 @@ class Credit:
         divisor = divisor[table.begun]
         values, of_equals = divided(plain.values, divisor), divided(torch.as_tensor(plain.of_equals), divisor)
         return replace(plain, values=values, tilted=values, of_equals=of_equals)
+
+
+def _check_finite(found: PerEpisode, key: str, part: CreditRule | Baseline) -> None:
+    """Raise `ConfigError` where what is known is no number: rows with it would be left out as those without an advantage are."""
+    if not found.values[found.valid].isfinite().all():
+        expected = "finite numbers for all episodes that it calls valid, and it gives NaN or infinity for some"
+        raise ConfigError(key, type(part).__name__, expected, "Correct it; of equal rewards a deviation is 0.")
 
 
 @dataclass(frozen=True)
