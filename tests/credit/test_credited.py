@@ -13,7 +13,6 @@ from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Credit, Credited, next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
-from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.accepted import Accepted
 from cod_lightning.methods.asymre import AsymRE
@@ -55,34 +54,6 @@ def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_z
         beside = [x for place, x in zip(of.tolist(), attempts.tolist(), strict=True) if place[0] == g]
         own = values[g].flatten().tolist()
         assert found[g].item() == any(abs(x) > 1e-6 for x in own + beside)
-
-
-class Divides(GroupMean):
-    """By a deviation, also where it is 0."""
-
-    def __call__(self, returns):
-        found = super().__call__(returns)
-        return replace(found, values=found.values / found.values.std(dim=1, keepdim=True))
-
-
-class Discounts(TaskCredit):
-    """By a number that has none."""
-
-    def weights(self, kinds):
-        return super().weights(kinds) * math.inf
-
-
-@each(
-    ("credit", "key"),
-    [
-        (Credit(TaskCredit(), Divides()), r"model\.baseline is Divides"),
-        (Credit(Discounts(), GroupMean()), r"model\.credit is Discounts"),
-    ],
-)
-def test_a_rule_or_a_baseline_that_gives_no_numbers_is_refused_and_trains_on_no_fewer_rows_unseen(credit, key):
-    table = random_table(0)
-    with pytest.raises(ConfigError, match=f"{key}; expected finite numbers"):
-        credit(replace(table, rewards=torch.ones_like(table.rewards)).flat())
 
 
 def rollout():

@@ -1,6 +1,7 @@
 """Returns against the definition, and baselines and scales of them; the loops of baselines are in test_credited.py."""
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 import torch
 
 from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, deviation, divided
+from cod_lightning.credit.credited import Credit
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.credit.table import PerEpisode
+from cod_lightning.errors import ConfigError
 from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.propose import ProposeAndSolve
@@ -131,3 +134,31 @@ def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(ba
     found = baseline(alone)
     assert not found.valid.any()
     assert (scale(found, alone, mode).values == 0).all()
+
+
+class Divides(GroupMean):
+    """By a deviation, also where it is 0."""
+
+    def __call__(self, returns):
+        found = super().__call__(returns)
+        return replace(found, values=found.values / found.values.std(dim=1, keepdim=True))
+
+
+class Discounts(TaskCredit):
+    """By a number that has none."""
+
+    def weights(self, kinds):
+        return super().weights(kinds) * math.inf
+
+
+@each(
+    ("credit", "key"),
+    [
+        (Credit(TaskCredit(), Divides()), r"model\.baseline is Divides"),
+        (Credit(Discounts(), GroupMean()), r"model\.credit is Discounts"),
+    ],
+)
+def test_a_rule_or_a_baseline_that_gives_no_numbers_is_refused_and_trains_on_no_fewer_rows_unseen(credit, key):
+    table = random_table(0)
+    with pytest.raises(ConfigError, match=f"{key}; expected finite numbers"):
+        credit(replace(table, rewards=torch.ones_like(table.rewards)).flat())
