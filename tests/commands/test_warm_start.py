@@ -97,8 +97,7 @@ class Dies(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dies", [False, True])
-def test_one_that_is_stopped_or_dies_goes_on_and_ends_as_if_it_had_not(dies, tmp_path, monkeypatch, capsys):
+def test_one_that_is_stopped_or_dies_goes_on_and_ends_as_if_it_had_not(tmp_path, monkeypatch):
     argv = ["--config", "smoke", "--warm_start.num_updates", "9", "--warm_start.num_packs", "8"]
     argv = expand([*argv, "--trainer.default_root_dir", str(tmp_path / "run")]).argv
     update, stop_before = WarmStartModule.training_step, []
@@ -123,13 +122,14 @@ def test_one_that_is_stopped_or_dies_goes_on_and_ends_as_if_it_had_not(dies, tmp
 
     monkeypatch.setattr(WarmStartModule, "training_step", counted)
     unbroken = made(tmp_path / "unbroken")
-    stop_before.append(5)
-    with pytest.raises(Dies if dies else Stopped):
-        made(tmp_path / "broken")
-    broken = made(tmp_path / "broken")
-    assert done == list(range(3 if dies else 6, 9)), "a checkpoint at every third update, or where it was stopped"
-    assert broken[0] == unbroken[0]
-    assert untimed(broken[1]) == untimed(unbroken[1])
+    for dies, error in ((False, Stopped), (True, Dies)):
+        stop_before.append(5)
+        with pytest.raises(error):
+            made(tmp_path / error.__name__)
+        broken = made(tmp_path / error.__name__)
+        assert done == list(range(3 if dies else 6, 9)), "a checkpoint at every third update, or where it was stopped"
+        assert broken[0] == unbroken[0]
+        assert untimed(broken[1]) == untimed(unbroken[1])
     assert not list(tmp_path.glob("*/warm_start/*.run/checkpoints"))
 
 
