@@ -83,7 +83,7 @@ def test_the_loss_of_a_4_bit_training_falls(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Paged optimizers are not supported on CPU")
-@pytest.mark.parametrize("optimizer", ["adamw", "adamw_8bit", "paged_adamw_8bit"])
+@pytest.mark.parametrize("optimizer", ["adamw", "paged_adamw_8bit"])
 def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_the_same_run(optimizer, tmp_path, base):
     path, watch = tmp_path / "two.ckpt", Watch(tmp_path / "two.ckpt")
     module, data = online(base, QLoRAPolicy, optimizer=optimizer)
@@ -124,7 +124,7 @@ def test_the_reference_of_an_adapter_is_its_base_and_takes_no_copy(tmp_path, bas
 def test_a_checkpoint_of_another_adapter_is_refused_in_one_line(other, tmp_path, base):
     path = tmp_path / "two.ckpt"
     module, data = online(base, PretrainedPolicy if other == "all weights" else LoRAPolicy)
-    quiet_trainer(tmp_path, WeightSync(), Watch(path)).fit(module, data)
+    quiet_trainer(tmp_path, WeightSync(), Watch(path), max_steps=2).fit(module, data)
     if other == "another base":
         base = write_base(tmp_path / "other", seed=3)
     resumed, again = online(base)
