@@ -53,7 +53,7 @@ def test_the_commands_of_the_guide_run(written):
         if any(name in command and find_spec(module) is None for name, module in needed.items()):
             continue
         if "fit" not in command:  # minutes; its figures are those of examples/studies/foreign_worlds.py
-            run(*command.replace("--num_packs 20", "--num_packs 4").split()[3:], cwd=written)
+            run(*re.sub(r"--num_packs \d+", "--num_packs 3", command).split()[3:], cwd=written)
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,17 @@ from tests.random_checkpoint import saved_checkpoint
 from tests.real_templates import CHATML
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-SHORT = "--trainer.max_epochs 1 --data.rollouts_per_epoch 1"
+SHORT = "--trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 8"
 WARM_STARTED = "--config smoke", "experiment/notebook_levers", "examples/vending_machine/machine.yaml"
 """Configs of trainings whose warm starts the test makes short, and whose evaluations."""
 GPU = "one_80gb_lora_8b"
 
 
+FEW = "--data.max_new_tokens 8 --data.pack_size 2 --trainer.precision 32-true --data.engine.dtype float32"
 SMALL = {
     "fit": "--model.terms+=EntropyBonus --trainer.max_epochs 1 --data.rollouts_per_epoch 1 --data.packs_per_rollout 1 "
-    "--data.updates_per_rollout 1 --data.val_packs 1 --data.max_new_tokens 8",
-    "test": "--data.max_new_tokens 8",
+    f"--data.updates_per_rollout 1 --data.group_size 2 --data.val_packs 1 {FEW}",
+    "test": FEW,
     "warm_start": "--warm_start.num_updates 1 --warm_start.num_packs 2",
 }
 """Command -> what makes it short. A random checkpoint never answers in form: without a further term its loss has no gradient."""
@@ -72,8 +73,8 @@ def shortened(line: str) -> str:
         return line
     assert not line.endswith("\\"), "a command over several lines would be shortened in the middle"
     line = f"{line.partition(' #')[0]} {SHORT}"
-    short = " --warm_start.num_updates 60 --warm_start.num_packs 60 --data.val_packs 8"
-    short += " --data.suites '[{name: held_out, num_packs: 8, warm_start_temperatures: [1.0]}]'"
+    short = " --warm_start.num_updates 60 --warm_start.num_packs 60 --data.val_packs 2"
+    short += " --data.suites '[{name: held_out, num_packs: 2, warm_start_temperatures: [1.0]}]'"
     return line + short * any(config in line for config in WARM_STARTED)
 
 

