@@ -2,19 +2,23 @@
 
     PYTHONPATH=. python examples/studies/pretrained_doors.py [--doors RUN ...]
         [--noisy_doors RUN ...] [--random_notes RUN] [--families RUN ...] [--families_back RUN ...]
-        [--families_cold RUN]
+        [--levers TEST ...]
 
 Writes docs/results/pretrained_doors.md. The figures of finished runs of `pretrained_doors.yaml`, `pretrained_families.yaml` and
-`pretrained_families_back.yaml`, one a seed, first replace those of their seeds in pretrained_doors.json. Measures nothing.
+`pretrained_families_back.yaml`, one a seed, first replace those of their seeds in pretrained_doors.json; so do those of `test` runs
+of the latter at any temperature, all of a seed together. Measures nothing.
 """
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
+from cod_lightning.evaluation.intervals import SHARE, bootstrap
 from cod_lightning.markdown import table
 from cod_lightning.rollout import transcript
 from examples.studies.note_worth import counted
@@ -39,7 +43,7 @@ def page(own: dict[str, Any]) -> str:
         families=of_families({"Levers": mixed, "Doors": back}),
         back_in_levers=added(back["levers"]),
         back_notes=line(back["levers"]["notes"][key]["noted"] for key in ("warm_start", "trained")),
-        **{name: f"{line(of['success'])} and notes {line([of['noted']])}" for name, of in own["families_cold"].items()},
+        levers=by_temperature(own["levers"]),
         in_levers=added(mixed["levers"]),
         in_doors=added(mixed["doors"]),
         began=line([mixed["doors"]["notes"]["warm_start"]["noted"]]),
@@ -73,16 +77,59 @@ def of_families(runs: dict[str, dict[str, Any]]) -> str:
     return table(["reward", "policy", "0", "1", "2", "3", "trained less it, in the mean", "seen facts noted"], rows)
 
 
-def of_cold(run: Path) -> dict[str, Any]:
-    """Of levers, the warm start at T=0 and the trained policy at T=1 on the same packs: success by position, and facts noted."""
-    found = {}
-    for name, policy in (("cold", "warm_start_t0.0"), ("hot", "trained")):
-        file = run / "lifecycles" / f"test_levers_{policy}.jsonl"
-        (noted,) = counted(file).values()
-        lives = [life for group in transcript.read(file) for life in group.lifecycles]
-        success = np.array([[bool(one.success) for one in life.solves] for life in lives]).mean(axis=0)
-        found[name] = {"packs": len(lives), "success": success.tolist(), "noted": noted.shares["noted"]}
-    return found
+def of_levers(tests: Iterable[Path]) -> dict[str, Any]:
+    """By seed and temperature, what warm start and trained policy solve and note in levers, on the packs that both played."""
+    files: dict[str, dict[str, dict[str, Path]]] = {}
+    for test in tests:
+        suite = json.loads((test / "evaluation.json").read_text())["suites"]["levers"]
+        config = yaml.safe_load((Path(suite["checkpoint"]).parents[1] / "config.yaml").read_text())
+        of_seed = files.setdefault(f"seed {config['seed_everything']}", {})
+        for name in ("trained", "warm_start", "warm_start_t0.0"):
+            file = test / "lifecycles" / f"test_levers_{name}.jsonl"
+            if file.exists():
+                temperature = 0.0 if name.endswith("t0.0") else suite["temperature"]
+                of_seed.setdefault(f"{temperature:g}", {})[name.removesuffix("_t0.0")] = file
+    return {
+        seed: {at: apart(of["warm_start"], of["trained"]) for at, of in sorted(by.items())}
+        for seed, by in files.items()
+    }
+
+
+def apart(warm_start: Path, trained: Path) -> dict[str, Any]:
+    """Success by position of both, and how many facts they note; what training adds after the first task, over packs."""
+    played = [
+        {
+            group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves]
+            for group in transcript.read(file)
+        }
+        for file in (warm_start, trained)
+    ]
+    packs = sorted(played[0].keys() & played[1].keys())
+    success = np.array([[*played[0][pack], *played[1][pack]] for pack in packs])
+    n = success.shape[1] // 2
+    later = np.r_[0.0, np.full(n - 1, 1 / (n - 1))]
+    (adds,) = bootstrap(success, np.r_[-later, later][None], limits=SHARE)
+    before, after = success.mean(axis=0).reshape(2, n).tolist()
+    noted = [one.shares["noted"] for file in (warm_start, trained) for one in counted(file).values()]
+    return {
+        "packs": len(packs),
+        "warm_start": before,
+        "trained": after,
+        "noted": noted,
+        "adds": [adds.mean, *adds.ci95],
+    }
+
+
+def by_temperature(seeds: dict[str, Any]) -> str:
+    """A row for each seed and temperature."""
+    rows = [
+        [seed, at, str(of["packs"]), line(of["warm_start"]), line(of["trained"]), line(of["noted"]), interval(of["adds"])]
+        for seed, by in sorted(seeds.items())
+        for at, of in by.items()
+    ]
+    return table(
+        ["", "T", "packs", "warm start", "trained", "facts noted", "trained less it, after the first task"], rows
+    )
 
 
 PAGE = """# A language model in a second world
@@ -130,7 +177,7 @@ if __name__ == "__main__":
     more = "one of doors with note_accuracy 0 and class_path Doors"
     parser.add_argument("--random_notes", type=Path, metavar="RUN", help=more)
     parser.add_argument(
-        "--families_cold", type=Path, metavar="RUN", help="a test of the latter with the warm start at T=0"
+        "--levers", type=Path, nargs="*", metavar="TEST", help="of families_back, the larger of two tests last"
     )
     options, file = parser.parse_args(), RESULTS / "pretrained_doors.json"
     found = json.loads(file.read_text())
@@ -138,7 +185,7 @@ if __name__ == "__main__":
         add(found.setdefault(name, {"cpu": {}}), getattr(options, name))
     if options.random_notes:
         found["random_notes"] = of_rollouts(options.random_notes)
-    if options.families_cold:
-        found["families_cold"] = of_cold(options.families_cold)
+    if options.levers:
+        found.setdefault("levers", {}).update(of_levers(options.levers))
     file.write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "pretrained_doors.md").write_text(page(found))

@@ -82,7 +82,7 @@ def test_it_is_made_in_the_run_s_own_context_and_found_again(tmp_path, monkeypat
     def made(*more):
         argv = expand(["--config", "smoke", *small, "--trainer.default_root_dir", str(tmp_path / "run"), *more]).argv
         run = start(TrainCLI, GRPOModule, RolloutDataModule, argv, "warm_start")
-        run.make_warm_start([])
+        run.make_warm_start(None)
         return run.warm_start_folder
 
     notebook = made("context=notebook_compact")
@@ -116,7 +116,7 @@ def test_one_that_is_stopped_or_dies_goes_on_and_ends_as_if_it_had_not(tmp_path,
         monkeypatch.setenv("COD_LIGHTNING_CACHE", str(cache))
         run = start(TrainCLI, GRPOModule, RolloutDataModule, argv, "warm_start")
         done.clear()
-        run.make_warm_start([])
+        run.make_warm_start(None)
         (metrics,) = cache.glob("warm_start/*.run/metrics.csv")
         return (run.warm_start_folder / "model.safetensors").read_bytes(), metrics.read_text()
 
