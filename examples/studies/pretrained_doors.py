@@ -42,7 +42,6 @@ def page(own: dict[str, Any]) -> str:
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
         families=of_families({"Levers": mixed, "Doors": back}),
         back_in_levers=added(back["levers"]),
-        back_notes=line(back["levers"]["notes"][key]["noted"] for key in ("warm_start", "trained")),
         levers=by_temperature(own["levers"]),
         in_levers=added(mixed["levers"]),
         in_doors=added(mixed["doors"]),
@@ -123,7 +122,15 @@ def apart(warm_start: Path, trained: Path) -> dict[str, Any]:
 def by_temperature(seeds: dict[str, Any]) -> str:
     """A row for each seed and temperature."""
     rows = [
-        [seed, at, str(of["packs"]), line(of["warm_start"]), line(of["trained"]), line(of["noted"]), interval(of["adds"])]
+        [
+            seed,
+            at,
+            str(of["packs"]),
+            line(of["warm_start"]),
+            line(of["trained"]),
+            line(of["noted"]),
+            interval(of["adds"]),
+        ]
         for seed, by in sorted(seeds.items())
         for at, of in by.items()
     ]
@@ -159,9 +166,11 @@ for none in both; 128 packs of levers, 64 of doors, warm start at T=1.
 
 - **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
   {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
-- **Reward of doors fills the notes of levers, as a low temperature does**: {back_notes} of the facts seen, before and after; to
-  transfer training adds {back_in_levers} there. On 64 of the packs the warm start at T=0 solves {cold}, the
-  trained policy at T=1 {hot}: that reward teaches more than to be surer is not shown.
+- **Reward of doors fills the notes of levers, also at T=0**, where a warm start is at its surest:
+
+{levers}
+
+  Over 128 packs of seed 1 training adds {back_in_levers} to transfer at T=1.
 
 **Limits**: intervals are read one by one; no harder world than doors, and seed 3 of it cannot play levers (.95 malformed).
 """
