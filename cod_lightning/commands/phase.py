@@ -171,8 +171,10 @@ def _marks(content: Any) -> Iterator[str]:
         from cod_lightning.models.gguf.cache import gguf_file
 
         place = Path(value) if os.path.exists(value) else gguf_file(value, key)
-        for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()) if place else ():
+        if place is None:
+            continue
+        for file in sorted(path for path in (place, *place.rglob("*")) if path.is_file()):
             facts = file.stat()
             large = facts.st_size > _MOST_DIGESTED
             mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()
-            yield f"{file} {mark}"
+            yield f"{file.relative_to(place)} {mark}"  # a package in another environment is the same

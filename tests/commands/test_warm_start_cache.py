@@ -174,3 +174,12 @@ def test_a_file_that_this_python_cannot_read_is_a_source_that_imports_nothing(tm
         (package / f"{name}.py").write_bytes(text)
     monkeypatch.syspath_prepend(tmp_path)
     assert [path.stem for path in sources(["old_and_new.world"])] == ["__init__", "old", "world"]
+
+
+def test_files_that_a_config_names_are_known_by_what_they_hold_and_not_by_where_they_lie(tmp_path):
+    for name, rows in (("one", "a"), ("moved", "a"), ("edited", "b")):
+        (tmp_path / name / "rows").mkdir(parents=True)
+        (tmp_path / name / "rows" / "train.jsonl").write_text(rows)
+    one, moved, edited = ([*phase._marks({"path": str(tmp_path / name)})] for name in ("one", "moved", "edited"))
+    assert one == moved != edited
+    assert len(one) == 1
