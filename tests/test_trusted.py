@@ -172,7 +172,12 @@ def test_a_foreign_run_s_warm_start_is_made_as_its_config_is_read(trusted):
     def make_warm_start(checkpoint):
         raise ConfigError("trusted", is_trusted(), "", "")
 
-    run = {"trusted": trusted, "model": SimpleNamespace(policy=None), "datamodule": None, "read_checkpoint": lambda: None}
+    run = {
+        "trusted": trusted,
+        "model": SimpleNamespace(policy=None),
+        "datamodule": None,
+        "read_checkpoint": lambda: None,
+    }
     cli = SimpleNamespace(config=SimpleNamespace(ckpt_path=None), make_warm_start=make_warm_start, **run)
     with pytest.raises(ConfigError, match=f"trusted is {trusted}"):
         model_of(cli, None)

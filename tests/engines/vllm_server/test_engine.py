@@ -245,7 +245,9 @@ def test_a_turn_that_begins_after_a_sync_by_weights_before_it_is_thrown_away(in_
 def test_a_server_that_does_not_take_the_weights_breaks_off_its_turns_which_move(in_flight, two, model):
     two[0].most_loads = 1
     # the refusal, or what it does to a turn, whichever is noticed first
-    left_out = f"left out until the next sync: ({two[0].url} answered HTTP 500|a vLLM server ended the request with 'abort')"
+    left_out = (
+        f"left out until the next sync: ({two[0].url} answered HTTP 500|a vLLM server ended the request with 'abort')"
+    )
     with pytest.warns(UserWarning, match=left_out):
         said = ask_and_change(in_flight, two, model, 2)
     assert {turn.policy_version for turn in said} <= {1, 2}
