@@ -149,7 +149,7 @@ def by_temperature(seeds: dict[str, Any]) -> str:
         for at, of in by["by_temperature"].items()
     ]
     return table(
-        ["", "T", "packs", "warm start", "trained", "facts noted", "trained less it, after the first task"], rows
+        ["", "T", "packs", "warm start", "trained", "facts noted, by each", "trained less it, after the first task"], rows
     )
 
 
