@@ -43,6 +43,7 @@ def page(own: dict[str, Any]) -> str:
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
         families=of_families({"Levers": mixed, "Doors": back}),
         back_in_levers=added(back["levers"]),
+        back_blanked=line(own["levers"]["seed 2"]["by_temperature"]["0"]["blanked"]),
         back_began=line(noted / seen for ((noted, seen), *_) in rollouts),
         back_ended=line(noted / seen for (*_, (noted, seen)) in rollouts),
         levers=by_temperature(own["levers"]),
@@ -88,7 +89,7 @@ def of_levers(tests: Iterable[Path]) -> dict[str, Any]:
         seed, run = trained_in(suite)
         noted[seed] = of_rollouts(run)["noted"]
         of_seed = files.setdefault(seed, {})
-        for name in ("trained", "warm_start", "warm_start_t0.0"):
+        for name in ("trained", "warm_start", "warm_start_t0.0", "blanked_context"):
             file = test / "lifecycles" / f"test_levers_{name}.jsonl"
             if file.exists():
                 temperature = 0.0 if name.endswith("t0.0") else suite["temperature"]
@@ -96,7 +97,7 @@ def of_levers(tests: Iterable[Path]) -> dict[str, Any]:
     return {
         seed: {
             "noted_in_doors": noted[seed],
-            "by_temperature": {at: apart(of["warm_start"], of["trained"]) for at, of in sorted(by.items())},
+            "by_temperature": {at: apart(**of) for at, of in sorted(by.items())},
         }
         for seed, by in files.items()
     }
@@ -108,8 +109,9 @@ def trained_in(suite: dict[str, Any]) -> tuple[str, Path]:
     return f"seed {yaml.safe_load((run / 'config.yaml').read_text())['seed_everything']}", run
 
 
-def apart(warm_start: Path, trained: Path) -> dict[str, Any]:
-    """Success by position of both, and how many facts they note; what training adds after the first task, over packs."""
+def apart(warm_start: Path, trained: Path, blanked_context: Path | None = None) -> dict[str, Any]:
+    """Success by position of both, and how many facts they note; what training adds after the first task, over packs; success
+    of the trained policy with its context blanked, where that was played."""
     played = [
         {
             group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves]
@@ -124,13 +126,17 @@ def apart(warm_start: Path, trained: Path) -> dict[str, Any]:
     (adds,) = bootstrap(success, np.r_[-later, later][None], limits=SHARE)
     before, after = success.mean(axis=0).reshape(2, n).tolist()
     noted = [one.shares["noted"] for file in (warm_start, trained) for one in counted(file).values()]
-    return {
+    found = {
         "packs": len(packs),
         "warm_start": before,
         "trained": after,
         "noted": noted,
         "adds": [adds.mean, *adds.ci95],
     }
+    if blanked_context:
+        lives = [group.lifecycles[0].solves for group in transcript.read(blanked_context)]
+        found["blanked"] = np.mean([[bool(one.success) for one in solves] for solves in lives], axis=0).tolist()
+    return found
 
 
 def by_temperature(seeds: dict[str, Any]) -> str:
@@ -149,7 +155,8 @@ def by_temperature(seeds: dict[str, Any]) -> str:
         for at, of in by["by_temperature"].items()
     ]
     return table(
-        ["", "T", "packs", "warm start", "trained", "facts noted, by each", "trained less it, after the first task"], rows
+        ["", "T", "packs", "warm start", "trained", "facts noted, by each", "trained less it, after the first task"],
+        rows,
     )
 
 
@@ -181,13 +188,13 @@ for none in both; 128 packs of levers, 64 of doors, warm start at T=1.
 - **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
   {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
 - **Reward of doors alone teaches notes in levers**, in two seeds of two, at T=0, where a warm start is at its surest, as at T=1
-  (rewarded doors: facts noted by rollouts {back_began} first, {back_ended} last). Over 128 packs of seed 1 training adds
-  {back_in_levers} to transfer at T=1:
+  (rewarded doors: facts noted {back_began} first, {back_ended} last). Over 128 packs of seed 1 training adds
+  {back_in_levers} to transfer at T=1; seed 2 solves {back_blanked} at T=0 with its context blanked:
 
 {levers}
 
-**Limits**: intervals are read one by one; no harder world than doors; two seeds across worlds; seed 3 of doors cannot
-play levers (.95 malformed).
+**Limits**: intervals are read one by one; no harder world than doors; seed 3 of doors cannot play levers (.95
+malformed).
 """
 
 
