@@ -1,10 +1,11 @@
 """`report`: one HTML file about one run or several, to be opened from disk."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning.commands.parser import parser_of
-from cod_lightning.errors import in_a_line
+from cod_lightning.errors import ConfigError, in_a_line
 from cod_lightning.files import check_folder, write_whole
 
 
@@ -24,16 +25,20 @@ def run(argv: Sequence[str]) -> int:
 
     folders = list({run.resolve(): run for run in options.runs}.values())  # each once
     out: Path = options.out or folders[0]
-    if out.is_dir():
+    if os.path.isdir(out):
         out /= "report.html" if len(folders) == 1 else "compared.html"
-    if not out.exists():
-        check_folder(out.parent, "--out")
+    check_folder(out.parent, "--out")
     runs = read_runs(folders)
     overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:
             print(in_a_line(f"note: {one['name']}: {note}"))
     written = render(overview, lifecycles).encode("utf-8", "replace")
-    write_whole(out, written)
+    try:
+        write_whole(out, written)
+    except OSError as error:
+        raise ConfigError(
+            "--out", out, f"a file that can be written ({error})", "Choose another with --out."
+        ) from error
     print(f"{out} ({len(written) / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
     return 0

@@ -3,6 +3,7 @@
 import re
 
 from cod_lightning.cli import main
+from tests.cases import each
 from tests.records import group
 from tests.reports.made_runs import write_run
 
@@ -34,9 +35,10 @@ def test_what_was_left_out_is_said_in_lines_that_no_name_ends(tmp_path, capsys):
     assert re.search(r"^note: .*x note: all is well\.jsonl: 1 line was left out", note)
 
 
-def test_a_report_that_cannot_be_written_is_a_mistake_in_one_line(tmp_path, capsys):
+@each("out", ["one/config.yaml/report.html", "x" * 300])
+def test_a_report_that_cannot_be_written_is_a_mistake_in_one_line(tmp_path, capsys, out):
     folder = write_run(tmp_path / "one", GROUPS)
-    assert main(["report", str(folder), "--out", str(folder / "config.yaml" / "report.html")]) == 2
+    assert main(["report", str(folder), "--out", str(tmp_path / out)]) == 2
     assert "--out" in capsys.readouterr().err
 
 
