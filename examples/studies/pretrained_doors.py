@@ -112,31 +112,24 @@ def trained_in(suite: dict[str, Any]) -> tuple[str, Path]:
 def apart(warm_start: Path, trained: Path, blanked_context: Path | None = None) -> dict[str, Any]:
     """Success by position of both, and how many facts they note; what training adds after the first task, over packs; success
     of the trained policy with its context blanked, where that was played."""
-    played = [
-        {
-            group.pack.id: [float(bool(one.success)) for one in group.lifecycles[0].solves]
-            for group in transcript.read(file)
-        }
-        for file in (warm_start, trained)
-    ]
-    packs = sorted(played[0].keys() & played[1].keys())
-    success = np.array([[*played[0][pack], *played[1][pack]] for pack in packs])
+    before, after = solved(warm_start), solved(trained)
+    packs = sorted(before.keys() & after.keys())
+    success = np.array([[*before[pack], *after[pack]] for pack in packs], dtype=float)
     n = success.shape[1] // 2
     later = np.r_[0.0, np.full(n - 1, 1 / (n - 1))]
     (adds,) = bootstrap(success, np.r_[-later, later][None], limits=SHARE)
-    before, after = success.mean(axis=0).reshape(2, n).tolist()
+    means = success.mean(axis=0).reshape(2, n).tolist()
     noted = [one.shares["noted"] for file in (warm_start, trained) for one in counted(file).values()]
-    found = {
-        "packs": len(packs),
-        "warm_start": before,
-        "trained": after,
-        "noted": noted,
-        "adds": [adds.mean, *adds.ci95],
-    }
+    found = {"packs": len(packs), **dict(zip(("warm_start", "trained"), means, strict=True)), "noted": noted}
+    found["adds"] = [adds.mean, *adds.ci95]
     if blanked_context:
-        lives = [group.lifecycles[0].solves for group in transcript.read(blanked_context)]
-        found["blanked"] = np.mean([[bool(one.success) for one in solves] for solves in lives], axis=0).tolist()
+        found["blanked"] = np.mean([*solved(blanked_context).values()], axis=0).tolist()
     return found
+
+
+def solved(file: Path) -> dict[str, list[bool]]:
+    """By pack, which of its tasks were solved."""
+    return {group.pack.id: [bool(one.success) for one in group.lifecycles[0].solves] for group in transcript.read(file)}
 
 
 def by_temperature(seeds: dict[str, Any]) -> str:
