@@ -211,6 +211,7 @@ def row_key(batch, row):
 
 def recorded(**options):
     plain = {"rollout": 0, "pack_id": "p", "sibling": 0, "episode": 0, "policy_version": 0, "num_tokens": 5}
+    plain |= {"kind": "solve", "position": options.get("episode", 0)}
     return RecordedEpisode(**plain | {"episode_return": 1.0, "group_return": 0.5, "advantage": 0.5} | options)
 
 

@@ -12,14 +12,14 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 
 _BASELINE_SIZE = 10_240
-"""Group returns of which the median is taken, at each place in the lifecycle; SPEAR's number."""
+"""Group returns of which the median is taken, of each kind and position; SPEAR's number."""
 
 
 class SelfImitation(Replay):
     """Stores episodes of positive advantage; some join each update, with what their advantage would be now.
 
     Of a stored episode, R is the return, A > 0 the advantage, less what `AsymRE` adds to all, and B the mean return of its siblings
-    of then; M is the median of the latest group means at its place in the lifecycle. In rollout n its advantage is
+    of then; M is the median of the latest group means of its kind and position. In rollout n its advantage is
 
         A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient (1 - cos(pi min(1, (n + 1) / warmup_rollouts))) / 2
 
@@ -56,8 +56,8 @@ class SelfImitation(Replay):
         super().__init__(max_episodes, max_tokens, max_age)
         self.episodes_per_update, self.coefficient = episodes_per_update, coefficient
         self.warmup_rollouts, self.priority = warmup_rollouts, priority
-        self.returns: dict[int, deque[float]] = {}
-        """The latest group returns, by place in the lifecycle."""
+        self.returns: dict[str, deque[float]] = {}
+        """The latest group returns, by place."""
         self.weight = 0.0
 
     def worth(self, episode: RecordedEpisode) -> float:
@@ -65,8 +65,7 @@ class SelfImitation(Replay):
         return episode.advantage if better and episode.advantage > NO_ADVANTAGE else 0.0
 
     def observe(self, rollout: RecordedRollout) -> None:
-        groups = {(one.pack_id, one.episode): one.group_return for one in rollout.episodes}
-        for (_, place), value in groups.items():
+        for _, place, value in dict.fromkeys((one.pack_id, one.place, one.group_return) for one in rollout.episodes):
             self.returns.setdefault(place, deque(maxlen=_BASELINE_SIZE)).append(value)
         share = min(1.0, (rollout.number + 1) / max(1, self.warmup_rollouts))
         self.weight = self.coefficient * (1 - math.cos(math.pi * share)) / 2
@@ -78,7 +77,7 @@ class SelfImitation(Replay):
         medians = {place: median(values) for place, values in self.returns.items()}
         now = {
             one: (one.advantage - one.of_equals)
-            * (one.episode_return - medians[one.episode])
+            * (one.episode_return - medians[one.place])
             / (one.episode_return - one.group_return)
             for one in stored
         }
@@ -98,7 +97,5 @@ class SelfImitation(Replay):
         return {"returns": {place: list(values) for place, values in self.returns.items()}, "weight": self.weight}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.returns = {
-            int(place): deque(values, maxlen=_BASELINE_SIZE) for place, values in state_dict["returns"].items()
-        }
+        self.returns = {place: deque(of, maxlen=_BASELINE_SIZE) for place, of in state_dict["returns"].items()}
         self.weight = float(state_dict["weight"])

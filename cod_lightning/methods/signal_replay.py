@@ -46,9 +46,9 @@ class SignalReplay(Replay):
         packs: dict[str, list[RecordedEpisode]] = {}
         for one in stored:
             packs.setdefault(without_visit(one.pack_id), []).append(one)
-        now: dict[str, dict[int, float]] = {}
+        now: dict[str, dict[str, float]] = {}
         for one in rollout.episodes:
-            now.setdefault(without_visit(one.pack_id), {})[one.episode] = one.group_return
+            now.setdefault(without_visit(one.pack_id), {})[one.place] = one.group_return
         chosen: list[list[ReplayedEpisode]] = []
         for update, share in enumerate(rollout.updates):
             silent = [rollout.packs[g] for g in share if g in rollout.without_signal and g in rollout.packs]
@@ -65,11 +65,11 @@ class SignalReplay(Replay):
         return chosen
 
 
-def _better(stored: Sequence[RecordedEpisode], now: Mapping[int, float]) -> list[RecordedEpisode]:
+def _better(stored: Sequence[RecordedEpisode], now: Mapping[str, float]) -> list[RecordedEpisode]:
     """Episodes of the best stored lifecycle of a pack that did better than its siblings do now, by place; none if none did."""
     lives: dict[tuple[int, str, int], list[RecordedEpisode]] = {}
     for one in stored:
-        gain = one.episode_return - now.get(one.episode, math.inf)
+        gain = one.episode_return - now.get(one.place, math.inf)
         if min(gain, one.advantage) > NO_ADVANTAGE:
             lives.setdefault((one.rollout, one.pack_id, one.sibling), []).append(one)
     return max(lives.values(), key=lambda life: sum(one.advantage for one in life), default=[])

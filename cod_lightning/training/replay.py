@@ -28,6 +28,10 @@ class RecordedEpisode:
     sibling: int
     episode: int
     """Index e in the order of its lifecycle."""
+    kind: str
+    """Of `EpisodeKind`: solve, update or write."""
+    position: int
+    """Of its task in the pack."""
     policy_version: int
     """The oldest one among its tokens."""
     episode_return: float
@@ -40,6 +44,11 @@ class RecordedEpisode:
     """Of its rows, prompts included."""
     of_equals: float = 0.0
     """What the advantage would be if all siblings had done equally well, as by `AsymRE`."""
+
+    @property
+    def place(self) -> str:
+        """Kind and position; at one index, lifecycles of other lengths may have other kinds."""
+        return f"{self.kind} {self.position}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from cod_lightning.errors import ConfigError, answering
 from cod_lightning.objective.batch import Batch, concatenated, with_padding, without_padding
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
+from cod_lightning.types import EpisodeKind
 
 
 class ReplayBuffer:
@@ -84,12 +85,15 @@ class ReplayBuffer:
             updates[n % len(updates)].append(g)
         known = [(entry, of) for entry, of in sorted(played.items()) if credit.valid[entry]]
         of_equals = torch.as_tensor(credit.of_equals).expand(len(credit.table))
+        names, kinds, positions = list(EpisodeKind), credit.table.kinds.tolist(), credit.table.positions.tolist()
         episodes = [
             RecordedEpisode(
                 rollout=number,
                 pack_id=packs[g],
                 sibling=k,
                 episode=e,
+                kind=names[kinds[entry]].value,  # a plain text can be read again from a checkpoint
+                position=positions[entry],
                 policy_version=version,
                 episode_return=float(credit.returns.values[entry]),
                 group_return=float(credit.group_returns[entry]),

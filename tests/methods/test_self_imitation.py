@@ -68,7 +68,16 @@ def test_a_group_counts_once_whichever_of_its_siblings_are_known():
     replay = SelfImitation()
     for siblings in ((0, 1), (1, 2)):
         replay.observe(of_rollout([recorded(sibling=k, group_return=0.25) for k in siblings]))
-    assert list(replay.returns[0]) == [0.25, 0.25]
+    assert list(*replay.returns.values()) == [0.25, 0.25]
+
+
+def test_an_episode_is_compared_with_others_of_its_kind_and_position_whatever_its_index_in_their_lifecycles():
+    replay = SelfImitation(warmup_rollouts=0)
+    solve, update = {"kind": "solve", "position": 1}, {"kind": "update", "position": 0}
+    short, long = recorded(pack_id="a", episode=1, **solve), recorded(pack_id="b", episode=2, **solve)
+    between = recorded(pack_id="b", episode=1, **update, group_return=-3.0)
+    replay.observe(rollout := of_rollout([short, between, long]))
+    assert [one.advantage for one in replay.choose([short], rollout)[0]] == [0.5]
 
 
 def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_may():

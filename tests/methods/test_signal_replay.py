@@ -79,6 +79,21 @@ def test_two_visits_of_one_pack_in_an_update_are_joined_once():
     assert len(joining([recorded(pack_id=before, episode_return=0.9)], one, other)) == 1
 
 
+def test_what_was_better_before_was_so_in_its_kind_and_position_whatever_its_index_in_the_lifecycle_of_now():
+    replay = SignalReplay()
+    replay.start(1)
+    before = [
+        recorded(pack_id="a", sibling=k, episode=1, position=1, episode_return=r, advantage=r - 0.25)
+        for k, r in ((0, 0.5), (1, 0.0))
+    ]
+    now = [
+        recorded(pack_id="a", episode=1, kind="update", position=0, group_return=0.9),
+        recorded(pack_id="a", episode=2, position=1, group_return=0.2),
+    ]
+    rollout = of_rollout(now, without=(0,), packs={0: "a"})
+    assert [one.episode for one in replay.choose(before, rollout)[0]] == before[:1]
+
+
 @each("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
 def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same_and_joined_by_all_of_it(choice):
     before, now = ids(PackChoice(4), choice)

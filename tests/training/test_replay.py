@@ -335,6 +335,14 @@ def test_an_attempt_beside_an_episode_is_not_stored_and_shares_no_number_with_wh
     assert set(replayed.tolist()).isdisjoint(fresh.tolist())
 
 
+def test_a_recorded_episode_has_the_kind_and_the_position_of_the_one_that_was_played():
+    life, other = (records.lifecycle("p4", (True, won), sibling=k) for k, won in enumerate((True, False)))
+    groups = [structs.replace(lives_of(4, 0), lifecycles=(life, other))]
+    buffer, _, _ = buffer_of(groups, answers(worth=lambda self, episode: 1.0))
+    found = {(one.episode, one.kind, one.position) for one in buffer.stored}
+    assert sorted(found) == [(e, str(one.kind), one.position) for e, one in enumerate(life.episodes)]
+
+
 def test_a_replay_sees_the_number_of_each_rollout_from_0_on():
     class Noting(Everything):
         def __init__(self):
