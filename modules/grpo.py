@@ -291,7 +291,8 @@ class GRPOModule(PolicyModule):
         of_update = totals.get("update", {"loss": 0.0})
         if tokens := of_update.get("tokens"):
             self.latest |= {"clip_fraction": of_update["clipped"] / tokens, "entropy": of_update["entropy"] / tokens}
-            self.latest |= means(self.terms, totals["terms"], tokens)
+            before = {name: value for name, value in self.latest.items() if name not in totals["terms"]}
+            self.latest = before | means(self.terms, totals["terms"], tokens)
             if on_policy or batch.old_logprobs is not None:
                 self.latest |= mismatch_figures(totals["mismatch"], ahead=self.ahead)
                 if self.mismatch is not None:

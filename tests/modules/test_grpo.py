@@ -266,6 +266,24 @@ def test_other_models_score_without_gradients_and_tokens_without_a_score_count_o
     assert logged["train/divergence_teacher"] == pytest.approx(float(gap.mean()), abs=1e-3)
 
 
+def test_an_update_none_of_whose_tokens_has_a_score_has_no_figure_of_the_term(tmp_path, monkeypatch):
+    monkeypatch.setattr("cod_lightning.training.scorers.MOST_MISSING", 1.0)
+
+    class FallsSilent(Asked):
+        num_rollouts = 0
+
+        def rows(self, batch, played):
+            self.num_rollouts += 1
+            return super().rows(batch, played)
+
+        def score(self, rows, forward):
+            return super().score(rows, forward).masked_fill(torch.tensor(self.num_rollouts > 1), math.nan)
+
+    module, *_ = fit(tmp_path, max_steps=3, terms=[KL(to="teacher")], scorers={"teacher": FallsSilent()})
+    assert module.latest["teacher_missing"] == 1.0
+    assert "divergence_teacher" not in module.latest, "that of the rollout before says nothing of this update"
+
+
 def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_another_prompt_have_none(tmp_path):
     module, _, updates, *_ = fit(tmp_path, max_steps=1, token_budget=60)
     batch = updates.batches[0]
