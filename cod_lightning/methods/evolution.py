@@ -22,9 +22,9 @@ from jaxtyping import Float
 from cod_lightning.contexts.base import Stored
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.wrapped import WrappedWorld
-from cod_lightning.errors import EnvironmentFailure, described
+from cod_lightning.errors import ContextFailure, EnvironmentFailure, described
 from cod_lightning.rollout.between_tasks import run_update_episode
-from cod_lightning.rollout.boundaries import FAULTS, crossing
+from cod_lightning.rollout.boundaries import FAULTS, context_text, crossing
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
@@ -80,6 +80,9 @@ class Evolution:
         selection: Packs by which candidates are selected.
         drawn: From the number of a round to the packs that are played and reflected on in it.
         seed: Of the draws of parents.
+
+    Raises:
+        ContextFailure: Where the mechanism raises before there is a candidate; later it costs its round.
     """
 
     def __init__(
@@ -88,7 +91,8 @@ class Evolution:
         self.setting, self.selection, self.drawn, self.seed = setting, selection, drawn, seed
         self.num_lifecycles = 0
         """Played so far."""
-        self.candidates = [self._candidate(setting.mechanism.empty(), None)]
+        first = crossing(ContextFailure, setting.mechanism.empty, setting.mechanism)
+        self.candidates = [self._candidate(first, None)]
 
     @property
     def best(self) -> Candidate:
@@ -103,7 +107,12 @@ class Evolution:
         for index in range(number):
             rng = random.Random(derive_seed("evolution", self.seed, index))
             parent = drawn_parent(np.array([one.scores for one in self.candidates]), rng)
-            yield self._round(index, parent, self.drawn(index))
+            packs = self.drawn(index)
+            try:
+                over = self._round(index, parent, packs)
+            except FAULTS as error:
+                over = Round(parent=parent, refused=described(error))
+            yield over
 
     def _round(self, index: int, parent: int, packs: Sequence[Pack]) -> Round:
         begun = self.candidates[parent]
@@ -111,10 +120,7 @@ class Evolution:
         before = list(map(score, played))
         if all(map(math.isnan, before)):
             return Round(parent=parent, refused=_MISSING)
-        try:
-            update = self._reflected(begun, played, packs, f"evolution.{index}")
-        except FAULTS as error:
-            return Round(parent=parent, refused=described(error))
+        update = self._reflected(begun, played, packs, f"evolution.{index}")
         if not update.success:
             full = update.turns and update.turns[-1].stop is StopReason.WINDOW
             why = update.error or (_FULL if full else update.feedback) or f"the answer was {update.status}"
@@ -134,12 +140,16 @@ class Evolution:
         return Round(parent=parent, before=means[0], after=means[1], text=text, refused=refused)
 
     def _candidate(self, state: Any, parent: int | None) -> Candidate:
-        scores = tuple(map(score, self._played(state, self.selection)))
-        return Candidate(state=state, text=self.setting.mechanism.text(state), parent=parent, scores=scores)
+        mechanism = self.setting.mechanism
+        text = crossing(ContextFailure, lambda: context_text(mechanism, state), mechanism)
+        return Candidate(
+            state=state, text=text, parent=parent, scores=tuple(map(score, self._played(state, self.selection)))
+        )
 
     def _played(self, state: Any, packs: Sequence[Pack]) -> list[Lifecycle]:
         """A lifecycle through each pack; sampling noise is the same for all candidates."""
-        first = beside(self.setting.mechanism, Stored).dump(state)
+        mechanism = self.setting.mechanism
+        first = crossing(ContextFailure, lambda: beside(mechanism, Stored).dump(state), mechanism)
         self.num_lifecycles += len(packs)
         groups = run_groups([replace(pack, context=first) for pack in packs], 1, self.setting, label="evolution")
         return [group.lifecycles[0] for group in groups]

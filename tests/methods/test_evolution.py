@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import Stored
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Players, Reference, TextPolicy, Traits, beside
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ContextFailure
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods import evolution as evolution_module
 from cod_lightning.methods import evolution_command
@@ -119,6 +121,32 @@ def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
     assert first.refused == "rewards are missing in all of the round's packs"
     assert all(map(math.isnan, one.candidates[0].scores))
     assert one.best.mean == -math.inf
+
+
+@each("method", ["empty", "text", "dump"])
+def test_a_mechanism_that_raises_before_there_is_a_candidate_ends_the_evolution_by_its_name(method):
+    def jammed(*_):
+        raise RuntimeError("jammed")
+
+    kept = type("Kept", (Stored,), {"dump": jammed})
+    own = {"companions": (kept, *HintContext.companions)} if method == "dump" else {method: jammed}
+    broken = type("Broken", (HintContext,), own)
+    with pytest.raises(ContextFailure, match="Broken raised RuntimeError: jammed"):
+        evolution(mechanism=broken())
+
+
+def test_a_rewrite_that_the_mechanism_cannot_store_is_refused():
+    class Kept(Stored):
+        def dump(self, state):
+            return super().dump(state) if state == self.of.empty() else 1 / 0
+
+    class Forgetful(HintContext):
+        companions = (Kept, *HintContext.companions)
+
+    one = evolution(mechanism=Forgetful())
+    (first,) = one.rounds(1)
+    assert first.refused == "ContextFailure: Forgetful raised ZeroDivisionError: division by zero"
+    assert len(one.candidates) == 1
 
 
 def test_a_lifecycle_without_a_task_has_no_score():
