@@ -1,8 +1,8 @@
 """Time limits of turns, episodes and rewards, calls that may never return, and the watchdog of a process that no longer moves."""
 
 import asyncio
-import faulthandler
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import format_stack
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -192,16 +193,21 @@ class Watchdog:
             *(f"  {line}" for line in lines or ["none"]),
             f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
             "",
+            *(
+                f"Thread {number:#x}:\n{''.join(format_stack(frame))}"
+                for number, frame in sys._current_frames().items()
+            ),
         ]
         text = visible("\n".join(said))  # names are an environment's
         try:
-            os.write(_STDERR, text.encode())
-            faulthandler.dump_traceback(_STDERR, all_threads=True)
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.unlink(missing_ok=True)  # a link there is replaced and never followed: a folder may be foreign
-            with self.file.open("w") as file:
-                file.write(text)
-                file.flush()
-                faulthandler.dump_traceback(file, all_threads=True)
+            shown = threading.Thread(target=os.write, args=(_STDERR, text.encode()), daemon=True)
+            shown.start()
+            with suppress(OSError):
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                self.file.unlink(
+                    missing_ok=True
+                )  # a link there is replaced and never followed: a folder may be foreign
+                self.file.write_text(text)
+            shown.join(_LONGEST_TICK_S)  # nobody may read the pipe
         finally:
             os._exit(EXIT_STALLED)

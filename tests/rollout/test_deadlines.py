@@ -1,11 +1,13 @@
 """A process that no longer moves ends, and says where it was; nothing waits for a call that blocks in a thread."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -42,6 +44,21 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
         assert first.startswith("  train/7#3.2: in the world␛[2J\ufffd for ")
         assert len(others) == 31
         assert "and 8 more" in text
+
+
+@pytest.mark.slow
+def test_a_full_pipe_that_nobody_reads_holds_up_no_end(tmp_path):
+    pipe = os.pipe()
+    os.set_blocking(pipe[1], False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"x" * 4096)
+    os.set_blocking(pipe[1], True)
+    command = [sys.executable, "-c", HANGS, str(tmp_path / "stalled.txt")]
+    assert subprocess.run(command, stderr=pipe[1], timeout=60).returncode == EXIT_STALLED
+    assert "in decoding_forever" in (tmp_path / "stalled.txt").read_text()
+    for end in pipe:
+        os.close(end)
 
 
 @pytest.mark.slow
