@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Count = Natural = Several = Seed = int
-    Positive = NonNegative = NotPositive = Share = PositiveShare = InnerShare = float
+    Positive = AtLeastOne = NonNegative = NotPositive = Share = PositiveShare = InnerShare = float
 else:
     from jsonargparse.typing import register_type
 
@@ -31,6 +31,7 @@ else:
     Seed = _within("Seed", int, "from 0 to 4294967295", lambda v: 0 <= v < 2**32)
     # with a comma, since jsonargparse cuts the value between two spaces, " 0 ", out of its message
     Positive = _within("Positive", float, "above 0, and finite", lambda v: 0 < v < math.inf)
+    AtLeastOne = _within("AtLeastOne", float, "at least 1, and finite", lambda v: 1 <= v < math.inf)
     NonNegative = _within("NonNegative", float, "at least 0 and finite", lambda v: 0 <= v < math.inf)
     NotPositive = _within("NotPositive", float, "at most 0 and finite", lambda v: -math.inf < v <= 0)
     Share = _within("Share", float, "in [0, 1]", lambda v: 0 <= v <= 1)

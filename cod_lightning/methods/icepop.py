@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cod_lightning.objective.losses.base import LossInputs
 from cod_lightning.objective.mismatch import MismatchCorrection, kept_within, ratios
-from cod_lightning.ranges import Positive, Share
+from cod_lightning.ranges import AtLeastOne, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class TokenMask(MismatchCorrection):
 
     min_ratio: Share = 0.5
     """Smallest ratio of a token that is kept."""
-    max_ratio: Positive = 5.0
+    max_ratio: AtLeastOne = 5.0
     """Largest ratio of a token that is kept."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:

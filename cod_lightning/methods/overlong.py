@@ -1,5 +1,6 @@
 """A penalty for responses that come near their limit."""
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Natural, NonNegative
 from cod_lightning.rewards import Reward
 from cod_lightning.types import Episode, EpisodeKind, Task
@@ -25,9 +26,12 @@ class OverlongReward(Reward):
     def __init__(
         self, zero_tokens: Natural, full_tokens: Count, penalty: NonNegative = 1.0, weight: float = 1.0
     ) -> None:
+        if full_tokens <= zero_tokens:
+            expected = f"above zero_tokens={zero_tokens}"
+            raise ConfigError("data.rewards.OverlongReward.full_tokens", full_tokens, expected, "Raise it.")
         self.zero_tokens, self.full_tokens, self.penalty, self.weight = zero_tokens, full_tokens, penalty, weight
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         longest = max((len(turn.action_ids) for turn in episode.turns), default=0)
-        ramp = (longest - self.zero_tokens) / max(1, self.full_tokens - self.zero_tokens)
+        ramp = (longest - self.zero_tokens) / (self.full_tokens - self.zero_tokens)
         return 0.0 - self.penalty * min(1.0, max(0.0, ramp))

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.objective.losses.base import Level, LossInputs, log_ratio, units_of
-from cod_lightning.ranges import Positive, Share
+from cod_lightning.ranges import AtLeastOne, Positive, Share
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0
@@ -99,7 +99,7 @@ class SequenceMask(MismatchCorrection):
     level: ClassVar[Level] = "episode"
     min_weight: Share = 0.0
     """Smallest weight of an episode that is kept."""
-    max_weight: Positive = 2.0
+    max_weight: AtLeastOne = 2.0
     """Largest weight of an episode that is kept."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:

@@ -12,7 +12,7 @@ from cod_lightning.objective.losses.base import (
     num_clipped,
     token_share,
 )
-from cod_lightning.ranges import Positive, Share
+from cod_lightning.ranges import AtLeastOne, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class CISPO(PolicyLoss):
 
     min_ratio: Share = 0.0
     """At 0 there is no lower bound."""
-    max_ratio: Positive = 5.0
+    max_ratio: AtLeastOne = 5.0
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         ratio = log_ratio(inputs).detach().exp()
