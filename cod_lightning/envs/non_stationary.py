@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 from cod_lightning.envs.base import HiddenRules, TextEnv, beside
-from cod_lightning.envs.wrapped import WrappedRules, WrappedWorld
+from cod_lightning.envs.wrapped import DelegatingWorld, WrappedRules, WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
@@ -35,6 +35,12 @@ class NonStationary(WrappedWorld):
 
     def __init__(self, world: TextEnv, change_at: Count | None = None) -> None:
         super().__init__(world)
+        inner = world
+        while isinstance(inner, DelegatingWorld):
+            if isinstance(inner, NonStationary):
+                expected = f"a world whose rule does not change yet, and {inner.name} does at a place of its own"
+                raise ConfigError("data.env.world", type(world).__name__, expected, "Name the world inside.")
+            inner = inner.inside
         self.change_at = change_at
         self.name = f"changing{'' if change_at is None else change_at}-{world.name}"
 

@@ -99,7 +99,7 @@ class Suite:
         if self.wrap == "non_stationary" or self.change_at is not None:
             from cod_lightning.envs.non_stationary import NonStationary
 
-            if self.change_at is not None and isinstance(env, NonStationary):
+            if isinstance(env, NonStationary):
                 env = env.world  # else it would change at its own place, too
             env = NonStationary(env, self.change_at)
         return replace(self, env=env, pack_size=size, wrap="none", change_at=None)

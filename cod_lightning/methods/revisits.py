@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.envs.base import TextEnv, Variants, beside
+from cod_lightning.envs.base import HiddenRules, TextEnv, Variants, beside
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, InnerShare
 from cod_lightning.rollout.transcript import plain
@@ -84,9 +84,16 @@ class Revisits(PackSource):
 
     def check(self, env: TextEnv, pack_size: int) -> None:
         self.env, self.pack_size = env, pack_size
-        if self.back == "continued" and beside(env, Variants).without_world_memory() is not env:
-            expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
-            remedy = "Switch the environment's memory off, or choose another."
+        if self.back != "continued":
+            return
+        variants = beside(env, Variants)
+        parts = [variants.of_category(name) for name in variants.categories()] or [env]
+        packs = [(of, of.sample_pack(split=Split.TRAIN, index=0, num_tasks=pack_size, seed=self.seed)) for of in parts]
+        changes = any(beside(of, HiddenRules).changes_at(pack) is not None for of, pack in packs)
+        if changes or variants.without_world_memory() is not env:
+            why = "whose rule changes on the way" if changes else "which itself remembers earlier tasks"
+            expected = f"same or near in {env.name}, {why}, so that none can be taken out of turn"
+            remedy = "Switch the environment's memory, or the change, off, or choose another."
             raise ConfigError("data.source.back", self.back, expected, remedy)
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:

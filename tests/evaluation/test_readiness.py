@@ -76,6 +76,9 @@ def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
     elsewhere = settled(Suite(name="a", change_at=2, env=NonStationary(own, change_at=1))).env
     assert isinstance(elsewhere, NonStationary)
     assert (elsewhere.world, elsewhere.change_at) == (own, 2), "the rule changes once"
+    again = settled(Suite(name="a", wrap="non_stationary", env=NonStationary(own, change_at=1))).env
+    assert isinstance(again, NonStationary)
+    assert (again.world, again.change_at) == (own, None)
     both = settled(Suite(name="a", wrap="ralph_loop", change_at=2)).env
     assert isinstance(both, NonStationary)
     assert isinstance(both.world, RalphLoop)

@@ -13,6 +13,7 @@ from cod_lightning.contexts.base import Scripted, Stored, beside
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
+from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.methods.revisits import Revisits, worth
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
@@ -237,6 +238,10 @@ def test_asking_twice_changes_nothing_and_a_state_in_json_goes_on_as_the_other_w
     assert source(back=back, by="failure").draw(32, 4) == other.draw(32, 4)
 
 
-def test_an_environment_that_remembers_earlier_tasks_is_not_continued_in():
+CHANGING = NonStationary(Levers())
+
+
+@each("env", [GridNavigation(), CHANGING, Mixture({"still": Levers(), "changing": CHANGING})])
+def test_an_environment_that_remembers_earlier_tasks_or_changes_its_rule_is_not_continued_in(env):
     with pytest.raises(ConfigError, match=r"data\.source\.back is continued"):
-        source(GridNavigation(), back="continued")
+        source(env, back="continued")

@@ -51,7 +51,7 @@ class AppsWays(WaysWorld[AppsTask]):
 
     Args:
         max_turns: Turns per task.
-        slots: Which habits tasks are about, 3 or more; the others are known to be the first.
+        slots: Which habits tasks are about, 3 or more, address beside card; the others are known to be the first.
         misses: Wrong words that a task forgives.
         teacher: How good the demonstrations of the warm start are.
     """
@@ -67,11 +67,12 @@ class AppsWays(WaysWorld[AppsTask]):
         misses: Natural = 1,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        if len(set(slots)) < max(3, len(slots)):
+        self.kinds = tuple(name for name, about in GOALS.items() if set(about) <= set(slots))
+        if len({slot for kind in self.kinds for slot in GOALS[kind]}) < max(3, len(slots)):
             expected = "3 habits or more, each once, since of fewer the one not seen yet would follow from training"
+            expected += ", and card beside address, which no task is about alone"
             raise ConfigError("data.env.slots", list(slots), expected, "Name more.")
         self.max_turns, self.slots, self.misses, self.teacher = max_turns, tuple(slots), misses, teacher
-        self.kinds = tuple(name for name, about in GOALS.items() if set(about) <= set(slots))
         self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(slots)}-facts"
 
     def hidden(self, rng: random.Random, split: Split) -> tuple[int, HiddenFacts]:
