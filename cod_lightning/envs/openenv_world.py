@@ -7,6 +7,7 @@ import contextlib
 import copy
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -238,10 +239,12 @@ class OpenEnvSession(gymnasium.Env[str, str]):
             raise EnvironmentFailure(f"{self.base_url}: the connection was lost")
         observation, reward, done = answer.observation, answer.reward, answer.done
         reward = 0.0 if reward is None else reward
-        if not isinstance(observation, dict) or not isinstance(reward, int | float) or not isinstance(done, bool):
+        is_number = isinstance(reward, int | float) and abs(reward) <= sys.float_info.max  # JSON has longer ones
+        if not isinstance(observation, dict) or not is_number or not isinstance(done, bool):
             kinds = ", ".join(type(one).__name__ for one in (observation, reward, done))
             self._drop()
-            raise EnvironmentFailure(f"{self.base_url}: observation, reward and done are {kinds}")
+            expected = "expected an object, a finite number, and true or false"
+            raise EnvironmentFailure(f"{self.base_url}: observation, reward and done are {kinds}; {expected}")
         return _Result(observation, float(reward), done)
 
     def _socket(self) -> Any:

@@ -3,11 +3,12 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from cod_lightning.envs.openenv_world import OpenEnvSession
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, EnvironmentFailure
 
 
 @pytest.fixture
@@ -67,3 +68,14 @@ def test_an_action_that_no_server_can_be_sent_is_refused_and_no_fault_of_the_ser
     said, reward, over, *_ = session.step(f'<answer>{{"a": {value}}}</answer>')
     assert "is no JSON object" in said
     assert (reward, over, session.malformed) == (0.0, True, True)
+
+
+@pytest.mark.parametrize("reward", [10**400, float("nan"), "1"])
+def test_a_reward_that_is_no_finite_number_costs_the_lifecycle(served, reward):
+    session = OpenEnvSession(served({"/schema": {"action": {}}}), None, None)
+    answer = SimpleNamespace(observation={}, reward=reward, done=False)
+    connection = SimpleNamespace(_ws=object())
+    session._client = SimpleNamespace(reset=lambda **_: answer, async_client=connection, close=lambda: None)
+    with pytest.raises(EnvironmentFailure, match="a finite number"):
+        session.reset(seed=1)
+    assert session._client is None
