@@ -49,6 +49,7 @@ play --env.max_turns 3
 play --env raises.World ## raises.py:1 | no database
 play --env faulty.Built ## faulty.py:7 | no database
 play --env faulty.Drawn ## --env | Drawn | faulty.py:12
+play --env faulty.Bilt ## faulty.Bilt | Did you mean Built?
 play --env half.Half ## half.Half | is abstract | It lacks sample_pack, step.
 check ## --env | missing
 check --env nowhere.World ## nowhere.World
@@ -58,6 +59,7 @@ worlds --env levers
 report ## required: runs
 report nowhere
 sweep ## --config | missing
+sweep --config smoke ## choices | missing | fit --config smoke
 sweep --config nowhere credit=a,b ## --config | nowhere
 sweep --table nowhere
 sweep --config smoke creditt=episode,task --print_jobs ## creditt
@@ -108,6 +110,8 @@ SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True | keeps no metr
 SMOKE --trainer.overfit_batches 1 ## trainer.overfit_batches | 1
 SMOKE --trainer.accelerator cuda
 SMOKE --trainer.max_steps 0
+SMOKE --trainer.max_epochs x ## "trainer.max_epochs": Expected a <class 'int'> Given value: x (
+SMOKE --data.rewards.length OverlongReward --data.rewards.length.full_tokens x ## "data.rewards": Problem with | full_tokens | x')
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path last
@@ -121,6 +125,7 @@ test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_pa
 warm_start --config smoke --warm_start null ## warm_start | null | --warm_start.num_updates
 export --config smoke ## out | required
 export --ckpt_path last --out x ## ckpt_path | last | runs/NAME
+deploy --config smoke --warm_start null ## required: --state
 deploy --config smoke --warm_start null --state afile
 deploy --ckpt_path damaged.ckpt --state ada ## ckpt_path | damaged.ckpt
 evolve --config smoke --warm_start null ## out | required

@@ -4,43 +4,42 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from cod_lightning.commands.parser import Options, parser_of, program
+from cod_lightning.commands.parser import Options, parser_of
 from cod_lightning.deployment.store import ContextStore
+from cod_lightning.errors import ConfigError
 from cod_lightning.files import locked
 from cod_lightning.terminal import Screen
 
-_STATE: Options = {"state": (str, ..., "State folder of `deploy`.")}
-_ACTIONS: dict[str, tuple[str, Options]] = {
-    "log": ("every version with its task, time and reward", {}),
-    "show": ("the text of a version", {"version": (int | None, None, "Which; null: the newest.")}),
-    "revert": ("make an earlier version current again", {"version": (int, ..., "Which.")}),
+_ABOUT = """Inspect the context of a deployed agent. log: every version with its task, time and reward; show: the text of a version;
+revert: make an earlier version current again."""
+_OPTIONS: Options = {
+    "state": (str, ..., "State folder of `deploy`."),
+    "version": (int | None, None, "That is shown, null: the newest, or made current again."),
 }
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one of the three actions and return the exit status."""
-    parser = parser_of("context", "Inspect the context of a deployed agent.")
-    actions = parser.add_subcommands()
-    for name, (does, options) in _ACTIONS.items():
-        action = parser_of(f"context {name}", does, _STATE | options)
-        actions.add_subcommand(name, action, help=does)
-        action.prog = f"{program()} context {name}"
-    options = parser.parse_args(list(argv))
-    chosen, console = options[options.subcommand], Screen()
-    with closing(ContextStore(chosen.state, create=False)) as store:
-        if options.subcommand == "log":
+    parser = parser_of("context", _ABOUT, _OPTIONS)
+    parser.add_argument("action", type=Literal["log", "show", "revert"])
+    options, console = parser.parse_args(list(argv)), Screen()
+    with closing(ContextStore(options.state, create=False)) as store:
+        if options.action == "log":
             _log(store, console)
-        elif options.subcommand == "show":
-            version = store.current() if chosen.version is None else store.version(chosen.version)
+        elif options.action == "show":
+            version = store.current() if options.version is None else store.version(options.version)
             console.print(version.text or "(empty)", soft_wrap=True)
+        elif options.version is None:
+            raise ConfigError("--version", "missing", "the version that becomes current", "See `context log`.")
         else:
-            with locked(Path(chosen.state), "--state", "deploy"):
-                made = store.revert(chosen.version)
-            console.print(f"version {made} is current; its text is that of version {chosen.version}")
+            with locked(Path(options.state), "--state", "deploy"):
+                made = store.revert(options.version)
+            console.print(f"version {made} is current; its text is that of version {options.version}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import re
 import sys
 import traceback
 from argparse import ArgumentError
@@ -23,6 +24,11 @@ Options = dict[str, tuple[Any, Any, str]]
 TRUST = (None, False, "Let the run's config name classes of other packages, other machines and programs.")
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
+_UNION = re.compile(
+    r"Does not validate against any of the Union subtypes Subtypes: .*? Errors: - "
+    r"| - Expected a <class 'NoneType'>|Given value type: .*?(?=Given value: )"
+)
+"""Of jsonargparse's message on a key that may be null, what tells a person nothing."""
 
 
 class OneLine(ArgumentParser):
@@ -55,16 +61,20 @@ class OneLine(ArgumentParser):
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
         if not self.exit_on_error:
             super().error(message, ex)
-        said = in_a_line(message)
+        said = _UNION.sub("", in_a_line(message))
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
         causes = list(_causes(ex))
+        if "arguments are required" in said:
+            said = " ".join(
+                f"--{one}" if f"--{one.strip(',')}" in self._option_string_actions else one for one in said.split()
+            )
         if ex is None:  # keys that are none
             typed = (word.partition("=")[0].strip("-:") for word in message.split() if word.startswith("--"))
             meant = "".join(map(self._nearest, typed))
         else:
             notes = (note for one in causes for note in getattr(one, "__notes__", ()))
-            meant = next(notes, "") or _unwritten(message) or _raised_at(causes) or self._nearest_class()
+            meant = next(notes, "") or _unwritten(message) or _raised_at(causes) or self._nearest_class(causes)
         trust = f"{ADD_TRUST} " if any(isinstance(one, ImportDenied) for one in causes) else ""
         self.exit(2, f"{self.prog}: error: {said} ({meant}{trust}{self.prog} --help lists all keys)\n")
 
@@ -79,11 +89,14 @@ class OneLine(ArgumentParser):
         close += [leaf for leaf in leaves if len(unknown) > 2 and leaf.startswith(unknown)]
         return f"Did you mean {leaves[close[0]]}? " if close else ""
 
-    def _nearest_class(self) -> str:
-        """Likewise of a class, where a value that was typed is spelt nearly as its name."""
+    def _nearest_class(self, causes: Sequence[BaseException]) -> str:
+        """Likewise of a class: of the module that has none of this name, or of ours, as a value that was typed."""
         names = sorted(set().union(*classes().values()))
         typed = [word.partition("=")[2] for word in self.args or ()]
-        return "".join(did_you_mean(one, names, 0.87) for one in typed if one.isidentifier() and one not in names)
+        lacking = (one for one in causes if isinstance(one, AttributeError))
+        near = [did_you_mean(one.name or "", dir(one.obj)) for one in lacking]
+        near += [did_you_mean(one, names, 0.87) for one in typed if one.isidentifier() and one not in names]
+        return "".join(near)
 
 
 def parser_of(command: str, about: str, options: Options | None = None) -> OneLine:

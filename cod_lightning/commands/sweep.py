@@ -98,7 +98,7 @@ def _asked(argv: Sequence[str]) -> tuple[Any, list[str]]:
 def plan(config: str, axes: Sequence[str], root: Path) -> list[Job]:
     """The job of every combination of the axes and of those of the file, each once; every cell is built, so that a typo costs
     seconds and not a night."""
-    lines = _combinations(axes, composed(find_config(config), [])[1])
+    lines = _combinations(config, axes)
     build = functools.cache(functools.partial(_built, config))
     jobs: dict[str, Job] = {}
     for line in lines:
@@ -163,10 +163,14 @@ def _named(line: str) -> str:
     return next((group for group, of in CLASS_KEYS.items() if key == of), key)
 
 
-def _combinations(axes: Sequence[str], of_file: dict[str, str]) -> list[list[str]]:
-    """Every combination of the values of all axes; a typed one takes the place of the file's."""
+def _combinations(config: str, axes: Sequence[str]) -> list[list[str]]:
+    """Every combination of the values of all axes; a typed one takes the place of the config's."""
+    of_file = composed(find_config(config), [])[1]
     every = [*(f"{key}={values}" for key, values in of_file.items()), *axes]
     lines = list({_named(line): line for line in every}.values())
+    if not lines:
+        expected = "a key with the values that it takes, as in credit=EpisodeCredit,TaskCredit"
+        raise ConfigError("choices", "missing", expected, f"For a single run: fit --config {config}.")
     try:
         (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(lines), None)
     except HydraException as error:
