@@ -16,7 +16,6 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import synced_weights, weights_digest
 from cod_lightning.commands.parser import Options, program
 from cod_lightning.commands.train import SAMPLED, built, model_of
-from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import drawn_pack
 from cod_lightning.deployment import ContextStore, DeployedAgent
 from cod_lightning.envs.base import TextEnv
@@ -27,7 +26,6 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.files import check_folder, locked
 from cod_lightning.ranges import Natural
 from cod_lightning.rollout.deadlines import Watchdog
-from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
@@ -88,19 +86,13 @@ def _live(cli: Any, setting: Setting, store: ContextStore) -> int:
 
 
 def setting_of(cli: Any, model: PreTrainedModel, monitor: RolloutMonitor | None = None) -> Setting:
-    """The environment of a command's run and its policy there, as a rollout meets them."""
+    """The environment of a command's run and its policy there, on its device and bound to the engine, as a rollout meets them."""
     data, policy = cli.datamodule, cli.model.policy
-    sampler = sampler_of(model, policy, data, cli.config.sampling_temperature)
-    return data.setting(sampler, monitor or RolloutMonitor())
-
-
-def sampler_of(model: PreTrainedModel, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
-    """The policy with this model as a rollout meets it: on its device, bound to the engine."""
-    device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    model.to(device).eval()  # pyright: ignore[reportArgumentType]
+    model.to(torch.device("cuda" if torch.cuda.is_available() else "cpu")).eval()  # pyright: ignore[reportArgumentType]
     data.engine.bind(model, data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
-    return data.sampler(policy, model, temperature=temperature)
+    sampler = data.sampler(policy, model, temperature=cli.config.sampling_temperature)
+    return data.setting(sampler, monitor or RolloutMonitor())
 
 
 def _check_lasting(env: TextEnv) -> None:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import torch
 import yaml
 from jsonargparse import Namespace, set_parsing_settings
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -37,7 +36,7 @@ from cod_lightning.commands.trainer_settings import (
     on_loopback,
     settle_strategy,
 )
-from cod_lightning.errors import ConfigError, did_you_mean, in_a_line
+from cod_lightning.errors import ConfigError, answering, did_you_mean
 from cod_lightning.files import check_folder, locked
 from cod_lightning.ranges import Count, Seed
 from cod_lightning.rollout.deadlines import STALLED, Liveness, Watchdog
@@ -212,7 +211,14 @@ class CodCLI(LightningCLI):
                 MetricsFile(self.root, self.began_at if path and _within(self.root, path) else None),
                 *(more if isinstance(more, list | tuple) else [more]),
             ]
-        trainer: Any = self._trainer(logger=logger, callbacks=callbacks, **kwargs)
+
+        def refused(expected: str) -> ConfigError:
+            usual = self.parser.get_defaults().trainer
+            given = {key: value for key, value in vars(config.trainer).items() if value != usual.get(key)}
+            return ConfigError("trainer", given, expected, "See fit --help trainer.")
+
+        with answering(refused, "keys that Lightning's Trainer takes"):
+            trainer: Any = super().instantiate_trainer(logger=logger, callbacks=callbacks, **kwargs)
         self._held.enter_context(ending_together(trainer))
         if not fitting and type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = ShardReader()
@@ -223,18 +229,6 @@ class CodCLI(LightningCLI):
             check_changes(read_checkpoint(path), resolved, count, accepted=config.accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
-
-    def _trainer(self, **kwargs: Any) -> Any:
-        """Lightning's Trainer; what it refuses is answered in one line."""
-        try:
-            return super().instantiate_trainer(**kwargs)
-        except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            usual = self.parser.get_defaults().trainer
-            asked = {key: value for key, value in vars(self.config.trainer).items() if value != usual.get(key)}
-            expected = f"keys that Lightning's Trainer takes ({in_a_line(error, 300)})"
-            raise ConfigError("trainer", asked, expected, "See fit --help trainer.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

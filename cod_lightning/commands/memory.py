@@ -1,4 +1,4 @@
-"""The memory plan of a training: made from its config, shown, and compared with what was measured."""
+"""The memory plan of a training: made from its config, and shown."""
 
 import math
 import os
@@ -142,13 +142,6 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan:
     plan = plan_of(module, data, trainer)
     show(plan, module, trainer, Screen())
     return plan
-
-
-def measured_peak() -> str:
-    """What this process has held at most, for the line after a run."""
-    if torch.cuda.is_available():
-        return f"{torch.cuda.max_memory_allocated() / GIB:.2f} GiB of GPU memory"
-    return f"{most_resident() / GIB:.2f} GiB of RAM (torch and Python included)"
 
 
 def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, ClassVar
 
+import torch
 from lightning.pytorch.callbacks import Callback
 from transformers import PreTrainedModel
 
@@ -32,7 +33,9 @@ from cod_lightning.datamodules.combinations import check_combination, check_scor
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.evaluation.controls import Weights
+from cod_lightning.models.memory_plan import GIB
 from cod_lightning.modules import GRPOModule
+from cod_lightning.process_memory import most_resident
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.terminal import Screen
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
@@ -188,9 +191,10 @@ class TrainCLI(CodCLI):
             remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
             notes.append(f"nothing was learnt: {seen}. The weights are those that the run began with. {remedy}")
         if self.memory_plan is not None:
-            from cod_lightning.commands.memory import measured_peak
-
-            print(f"Memory: at most {measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
+            on_gpu = torch.cuda.is_available()
+            peak = (torch.cuda.max_memory_allocated() if on_gpu else most_resident()) / GIB
+            where = "GPU memory" if on_gpu else "RAM (torch and Python included)"
+            print(f"Memory: at most {peak:.2f} GiB of {where}; planned {self.memory_plan.total / GIB:.2f} GiB")
         evaluate(self, trained_done=False)
         if not self.trainer.is_global_zero:
             return

@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from cod_lightning.commands.deploy import sampler_of
+from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.phase import ensure_warm_start
-from cod_lightning.commands.train import OF_A_RUN, built, model_of
+from cod_lightning.commands.train import SAMPLED, built, model_of
 from cod_lightning.contexts import CheckedContext, ContextMechanism, HintContext, StackedContext
 from cod_lightning.diagnosis.evidence import episodes
 from cod_lightning.envs.base import Players, Reference, TextEnv, beside
@@ -181,7 +181,7 @@ def measured(arm: str, seed: int, runs: Path, earlier: dict[str, Any]) -> dict[s
 def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
     """Add what is missing of one run."""
     checkpoint = str(folder / "checkpoints" / "last.ckpt")
-    cli = built("safety", OF_A_RUN, ["--ckpt_path", checkpoint, "--trust"])
+    cli = built("safety", SAMPLED, ["--ckpt_path", checkpoint, "--trust"])
     data, policy = cli.datamodule, cli.model.policy
     if "training" not in found:
         found["training"] = training_curve(folder)
@@ -192,7 +192,7 @@ def _measure(folder: Path, seed: int, found: dict[str, Any]) -> None:
             continue
         if path is None:
             policy.weights = str(ensure_warm_start(cli.asked)[0])
-        sampler = sampler_of(model_of(cli, path), policy, data, 1.0)
+        sampler = setting_of(cli, model_of(cli, path)).sampler
         of |= {name: play(sampler) for name, play in missing.items()}
 
 
