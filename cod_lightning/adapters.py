@@ -64,8 +64,6 @@ def synced_weights(model: nn.Module, *, adapter: bool) -> Iterator[tuple[str, Te
 
 def plain_names(model: nn.Module) -> frozenset[str]:
     """Names of all weights of the model as they would be without an adapter."""
-    if not has_adapter(model):
-        return frozenset(model.state_dict())
     return frozenset(name for name, _ in _stored(model))
 
 
@@ -85,16 +83,13 @@ def adapter_rank(model: Any) -> int:
 
 
 @contextmanager
-def without_adapter(model: nn.Module) -> Iterator[None]:
+def without_adapter(model: Any) -> Iterator[None]:
     """The model as it was before training, for as long as the context lasts; no copy is made."""
-    layers = [module for _, module in _layers(model)]
-    for layer in layers:
-        layer.enable_adapters(False)
+    model.disable_adapters()
     try:
         yield
     finally:
-        for layer in layers:
-            layer.enable_adapters(True)
+        model.enable_adapters()
 
 
 def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tensor]]:
@@ -236,15 +231,11 @@ def weights_digest(model: nn.Module, *, adapter: bool = True) -> str:
     for own, weight in model.named_parameters():
         if is_adapter(own) and not adapter:
             continue
-        found.update(f"{_plain(own)} {_shape(weight)}".encode())
-        if getattr(weight, "quant_state", None) is None:  # devices do not quantise to the same last bit
+        state = getattr(weight, "quant_state", None)
+        found.update(f"{_plain(own)} {list((state or weight).shape)}".encode())
+        if state is None:  # devices do not quantise to the same last bit
             found.update(_sampled(weight))
     return found.hexdigest()[:16]
-
-
-def _shape(weight: nn.Parameter) -> list[int]:
-    state = getattr(weight, "quant_state", None)
-    return list(weight.shape if state is None else state.shape)
 
 
 def _sampled(weight: nn.Parameter) -> bytes:

@@ -113,12 +113,10 @@ def _answered(args: list[str]) -> int:
         for name in RANKS:  # which libraries read as they are imported
             if not (rank := os.environ.get(name, "0")).isdecimal():
                 raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
-        watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
-        is_heavy = watching or command not in LIGHT
-        if is_heavy:
+        if command not in LIGHT:
             _imported("commands.config_files").see_checkpoints(rest)
-        if is_heavy and sys.stderr is not None and sys.stderr.isatty():
-            print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
+            if sys.stderr is not None and sys.stderr.isatty():
+                print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
         module = _imported(f"commands.{COMMANDS[command]}")
         return module.run(args if command in (*LIGHTNING, *OF_METHODS) else rest)
     except (ConfigError, DataError) as error:

@@ -1,7 +1,6 @@
 """`check`: play a world, and rewrite a context, by policies without a model, and say what breaks a rule of the contract."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +27,11 @@ _OPTIONS: Options = {
 
 def run(argv: Sequence[str]) -> int:
     """Print a verdict on each rule; 1 if one is broken."""
-    options = _asked(argv)
+    about = "Play a world, or rewrite a context, and say what breaks a rule of its contract."
+    options = parse_world("check", about, argv, _OPTIONS, required=False)
+    check_num_tasks("--pack_size", options.pack_size)
+    if options.env is None and options.context is None:
+        raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
     screen, found = Screen(), list[Verdict]()
     if options.env is not None:
         try:
@@ -47,16 +50,6 @@ def run(argv: Sequence[str]) -> int:
     looks = {0: "", 1: " Look at 1 remark: it may be a mistake."}
     screen.print(broken + looks.get(num_looks, f" Look at {num_looks} remarks: they may be mistakes."))
     return min(1, num_broken)
-
-
-def _asked(argv: Sequence[str]) -> Any:
-    """What is typed, with a world, a context or both built."""
-    about = "Play a world, or rewrite a context, and say what breaks a rule of its contract."
-    options = parse_world("check", about, argv, _OPTIONS, required=False)
-    check_num_tasks("--pack_size", options.pack_size)
-    if options.env is None and options.context is None:
-        raise ConfigError("--env", "missing", "a world, or a --context", "See `worlds`.")
-    return options
 
 
 def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:

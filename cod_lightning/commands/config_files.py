@@ -194,17 +194,14 @@ def _read(value: str) -> Any:
 # ---------------------------------------------------------------------- configs
 
 
-def find_config(name: str) -> Path:
-    """The file that `--config NAME` means: a path, or a shipped config with or without `.yaml`."""
-    return _find(name, "--config", "", config_names(), "a file")
-
-
-def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
+def find_config(name: str, key: str = "--config", group: str = "") -> Path:
+    """The file that `--config NAME` means: a path, or a shipped config (of the group) with or without `.yaml`."""
     stem = name.removesuffix(".yaml").removeprefix("configs/").removeprefix(group)
+    names = [*files_of(group)] if group else config_names()
     for path in (Path(name), config_folder() / f"{group}{stem}.yaml"):
         if os.path.isfile(path):  # False for a name that is too long, too
             return path
-    expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
+    expected = f"a YAML file, or one of {some_of(names, name or 'quickstart')}"
     meant = did_you_mean(stem, names, cutoff=0.6 if group or "/" in stem else 0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, f"{name:.200}" or "empty", expected, f"{meant}{listed}")
@@ -241,7 +238,7 @@ def inline(suites: Sequence[Any]) -> list[Any]:
 
 def read_suites(name: str) -> list[dict[str, Any]]:
     """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
-    path = _find(name, "data.suites", "suite/", [*files_of("suite")], "a YAML file")
+    path = find_config(name, "data.suites", "suite/")
     content = read_yaml(path, "data.suites", name)
     suites = content if isinstance(content, list) else [content]
     if not suites or not all(isinstance(suite, dict) for suite in suites):

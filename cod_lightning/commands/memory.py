@@ -11,7 +11,6 @@ from rich.table import Column, Table
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.datamodules import RolloutDataModule
 from cod_lightning.datamodules.checks import drawn_pack
-from cod_lightning.engines.base import Engine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy
@@ -38,7 +37,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
     available, device, on_gpu = _device(trainer, gpu_gb)
     adapter, decodes_here = isinstance(policy, LoRAPolicy), isinstance(data.engine, TransformersEngine)
     sizes = sizes_of(policy.skeleton(), *((policy.rank, policy.targets) if adapter else ()))
-    engine, precision = data.engine, str(trainer.precision or "32-true")
+    engine: Any = data.engine
+    precision = str(trainer.precision or "32-true")
     strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
     shards = num_processes(trainer) if "modelparallel" in strategy else 1  # DDP's processes each hold all
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
@@ -68,7 +68,8 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=decodes_here and (shards > 1 or not adapter),  # no engine decodes with shares
         engine_sleeps=engine.sleeps and on_gpu,
-        engine_weight_bytes=_rounded_to(engine) if not adapter else None,  # an adapter's base stays as it is
+        # an adapter's base stays as it is
+        engine_weight_bytes=engine.dtype.itemsize if decodes_here and engine.dtype and not adapter else None,
         **(_cached(data, trainer, longest) if decodes_here else {}),
         engine_bytes=_engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu),
         num_shards=shards,
@@ -76,11 +77,6 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         own_bytes=0 if on_gpu else most_resident(),
     )
     return plan_memory(sizes, run, available, device)
-
-
-def _rounded_to(engine: Engine) -> int | None:
-    """Bytes of a weight in an engine's own copy, where it has a precision of its own."""
-    return engine.dtype.itemsize if isinstance(engine, TransformersEngine) and engine.dtype else None
 
 
 def _cached(data: RolloutDataModule, trainer: Any, longest: int) -> dict[str, int]:
