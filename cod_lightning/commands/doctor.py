@@ -9,10 +9,10 @@ from cod_lightning.commands.parser import TRUST, parser_of, program
 from cod_lightning.commands.train import OF_A_RUN, built, model_of
 from cod_lightning.diagnosis.cause import Finding
 from cod_lightning.diagnosis.causes import CAUSES, causes_of, late_notes
-from cod_lightning.diagnosis.evidence import Evidence, read_evidence, read_settings
+from cod_lightning.diagnosis.evidence import Evidence, read_evidence
 from cod_lightning.diagnosis.notes import of_notes
 from cod_lightning.errors import CodLightningError
-from cod_lightning.reports.curves import read_metrics
+from cod_lightning.reports.curves import num_updates
 
 
 def run(argv: Sequence[str]) -> int:
@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
     evidence, findings, notes = examined(options.run, trust=options.trust)
     num, page = len(evidence.groups), (options.run / "report.html").resolve().as_uri()
     print(
-        f"{options.run}: {evidence.num_updates:,} updates, {num:,} groups read, {len(evidence.late_groups):,} of them late"
+        f"{options.run}: {num_updates(evidence.metrics):,} updates, {num:,} groups read, {len(evidence.late_groups):,} of them late"
     )
     for finding in findings:
         print(f"\n{finding.cause}: {finding.seen}")
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
 def examined(folder: Path, *, trust: bool) -> tuple[Evidence, list[Finding], list[str]]:
     """What the run recorded, what ails it, and notes on what was not looked at."""
     evidence, last = read_evidence(folder), folder / "checkpoints" / "last.ckpt"
-    written, notes = late_notes(evidence), [*read_settings(folder)[1], *read_metrics(folder)[1]]
+    written, notes = late_notes(evidence), [*evidence.notes]
     if written and not last.exists():
         notes.append("No checkpoints/last.ckpt: whether notes depend on what was seen was not looked at.")
     elif written:

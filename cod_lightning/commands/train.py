@@ -252,14 +252,13 @@ def _play_warm_start(trainer: Any, module: Any, data: Any) -> None:
 
 def _show(cli: Any) -> None:
     """Print the table, with what the demonstrations already contained and what training did, and what engines and judges say."""
-    from cod_lightning.diagnosis.evidence import Evidence
     from cod_lightning.evaluation.results import results_of
     from cod_lightning.evaluation.table import print_table
-    from cod_lightning.reports.curves import read_metrics
+    from cod_lightning.reports.curves import in_training, read_metrics
 
     data, console = cli.datamodule, Screen()
     begun = cli.demonstrations.described() if isinstance(cli.demonstrations, TeacherDials) else ""
-    note = "\n".join(filter(None, (begun, Evidence(folder=cli.root, metrics=read_metrics(cli.root)[0]).in_training())))
+    note = "\n".join(filter(None, (begun, in_training(read_metrics(cli.root)[0]))))
     evaluation = next(one for one in cli.trainer.callbacks if isinstance(one, Evaluation))
     print_table(results_of(evaluation.played), console, note=note)
     console.print(f"\nWritten to {cli.root / 'evaluation.json'}", soft_wrap=True)

@@ -1,6 +1,5 @@
 """What a cause is: what it looks at, when it is named, and what helps; and what causes ask of episodes."""
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +33,10 @@ Seen = tuple[str, Iterable[PlacedEpisode]]
 
 
 class Cause(ABC):
-    """One way in which a training goes nowhere. Numbers of the class stand in its docstring by their names in braces."""
+    """One way in which a training goes nowhere.
+
+    A docstring says what goes wrong, then where it is named; numbers of the class stand there by their names in braces.
+    """
 
     remedy: ClassVar[str]
     explains: ClassVar[tuple[str, ...]] = ()
@@ -44,14 +46,6 @@ class Cause(ABC):
     def named(cls) -> str:
         """What it is called: the class's name in words."""
         return re.sub(r"(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
-
-    @classmethod
-    def described(cls) -> tuple[str, str]:
-        """What goes wrong, and where it is named: the two paragraphs of the docstring."""
-        numbers = {name: value for name, value in vars(cls).items() if isinstance(value, int | float)}
-        text = inspect.cleandoc(cls.__doc__ or "").format_map(numbers)
-        first, _, second = text.partition("\n\n")
-        return " ".join(first.split()), " ".join(second.split())
 
     @abstractmethod
     def seen(self, run: Evidence) -> Seen | None:

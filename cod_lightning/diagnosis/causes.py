@@ -13,6 +13,7 @@ from typing import Any
 from cod_lightning.diagnosis.cause import FEWEST, Cause, Finding, Seen, cut, share_of, success_of, unread
 from cod_lightning.diagnosis.evidence import Evidence, PlacedEpisode, episodes, placed
 from cod_lightning.evaluation.view import rows
+from cod_lightning.reports.curves import first_value, late_mean
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
 
 
@@ -77,7 +78,7 @@ class BaselineWithoutSiblings(Cause):
     explains = ("dead groups", "rate too low", "format collapse")
 
     def seen(self, run: Evidence) -> Seen | None:
-        lost, size = run.late("rollout/num_lost_groups"), run.option("data.packs_per_rollout")
+        lost, size = late_mean(run.metrics, "rollout/num_lost_groups"), run.option("data.packs_per_rollout")
         if lost is None or not isinstance(size, int) or size < 1 or lost / size < self.most:
             return None
         failed = (one for one in placed(run.late_groups) if one.episode.status is EpisodeStatus.FAILED)
@@ -144,7 +145,7 @@ class SamplerNotSynced(Cause):
     explains = ("rate too high", "rate too low", "dead groups")
 
     def seen(self, run: Evidence) -> Seen | None:
-        late, first = run.late("train/logprob_gap"), run.early("train/logprob_gap")
+        late, first = late_mean(run.metrics, "train/logprob_gap"), first_value(run.metrics, "train/logprob_gap")
         if late is None or first is None or late < self.gap or late < self.times * first:
             return None
         is_adapter = "LoRA" in str(run.option("model.policy.class_path"))
@@ -184,7 +185,7 @@ class RateTooLow(Cause):
     remedy = "Raise model.lr; look at model.warmup_updates, and whether weights in bfloat16 round the updates away."
 
     def seen(self, run: Evidence) -> Seen | None:
-        steps, norm = run.metrics.get("engine/policy_moved", {}), run.late("train/gradient_norm")
+        steps, norm = run.metrics.get("engine/policy_moved", {}), late_mean(run.metrics, "train/gradient_norm")
         if not steps or not norm or max(steps.values()) >= self.moved:
             return None
         most, lr = max(steps.values()), run.option("model.lr")
@@ -221,7 +222,7 @@ class EntropyGone(Cause):
     explains = ("dead groups",)
 
     def seen(self, run: Evidence) -> Seen | None:
-        late, first = run.late("train/entropy"), run.early("train/entropy")
+        late, first = late_mean(run.metrics, "train/entropy"), first_value(run.metrics, "train/entropy")
         success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))
         if late is None or first is None or success is None:
             return None
@@ -246,7 +247,7 @@ class DeadGroups(Cause):
         whole = [[life for life in one.group.lifecycles if not life.failed] for one in run.late_groups]
         alike = [_alike(lives) for lives in whole if len(lives) > 1]
         equal = fmean(alike) if len(alike) >= FEWEST // 4 else 0.0
-        share = max(run.late("train/zero_variance_packs") or 0.0, equal)
+        share = max(late_mean(run.metrics, "train/zero_variance_packs") or 0.0, equal)
         if share < self.most:
             return None
         success = success_of(solves := episodes(run.late_groups, EpisodeKind.SOLVE))

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,15 +12,13 @@ import yaml
 from cod_lightning.diagnosis.notes import Dependence
 from cod_lightning.files import no_run
 from cod_lightning.markdown import visible
-from cod_lightning.reports.curves import LATE, Metrics, early, ends, late, num_updates, read_metrics
+from cod_lightning.reports.curves import LATE, Metrics, num_updates, read_metrics
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import read_evaluation
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.trusted import read_config
 from cod_lightning.types import Episode, EpisodeKind
 
-_STILL_RISING = 0.02
-"""Gain from one validation to the next; at the end of the quick start it was .005."""
 _HEAD, _TAIL = 2**22, 2**23
 """Bytes that are read of each file of lifecycles, from its beginning and up to its end."""
 
@@ -63,6 +60,8 @@ class Evidence:
     """Of evaluation.json."""
     dependence: Dependence | None = None
     """How far late notes depend on what their episode saw; None without weights or notes."""
+    notes: Sequence[str] = ()
+    """What could not be read."""
 
     def option(self, path: str) -> Any:
         """A value of the config by its dotted key, `init_args` passed through; None where it is missing."""
@@ -75,41 +74,6 @@ class Evidence:
         return found
 
     @property
-    def num_updates(self) -> int:
-        """Updates that metrics.csv knows."""
-        return num_updates(self.metrics)
-
-    def late(self, column: str) -> float | None:
-        """Mean of a column in the last quarter of the updates; None where it has no value there."""
-        return late(self.metrics, column)
-
-    def early(self, column: str) -> float | None:
-        """A column's value at the first update that has one."""
-        return early(self.metrics, column)
-
-    def in_training(self) -> str:
-        """The ends as a sentence, by which a reader sees whether a policy solves more or is only surer; empty without any."""
-        said = ", ".join(f"{label} {first:.3f} to {last:.3f}" for label, (first, last) in ends(self.metrics).items())
-        found = [f"In training, first update to last quarter: {said} (nats a token)."] if said else []
-        if (gained := self.last_gain) is not None and gained >= _STILL_RISING:
-            found.append(
-                f"Success on validation packs rose by {gained:+.3f} from the last validation but one to the last: the training "
-                "may have ended early, and goes on with --ckpt_path last and a larger trainer.max_epochs, trainer.max_steps or "
-                "sampled_token_budget."
-            )
-        return "\n".join(found)
-
-    @property
-    def last_gain(self) -> float | None:
-        """Success on validation packs (mean over positions), last validation minus the one before; None without two."""
-        curves = [values for name, values in self.metrics.items() if name.startswith("val/success/position_")]
-        steps = sorted(set.intersection(*map(set, curves))) if curves else []
-        if len(steps) < 2:
-            return None
-        before, last = (fmean(values[step] for values in curves) for step in steps[-2:])
-        return last - before
-
-    @property
     def first_groups(self) -> list[PlayedGroup]:
         """Those of the first rollout."""
         first = min((one.step for one in self.groups), default=0)
@@ -119,7 +83,7 @@ class Evidence:
     def late_groups(self) -> list[PlayedGroup]:
         """Those of the last quarter of the updates, at least of the last rollout."""
         last = max((one.step for one in self.groups), default=0)
-        return [one for one in self.groups if one.step >= min(last, LATE * self.num_updates)]
+        return [one for one in self.groups if one.step >= min(last, LATE * num_updates(self.metrics))]
 
 
 def placed(groups: Iterable[PlayedGroup]) -> Iterator[PlacedEpisode]:
@@ -142,17 +106,20 @@ def read_evidence(folder: Path) -> Evidence:
     if not metrics.is_file() and not any(map(Path.is_file, lives)):
         raise no_run("doctor", folder, "the folder of a training, with metrics.csv or lifecycles/train.jsonl")
     groups = list(chain.from_iterable(map(_ends, filter(Path.is_file, lives))))
+    config, of_config = _settings(folder)
+    found, of_metrics = read_metrics(folder)
     return Evidence(
         folder=folder,
-        config=read_settings(folder)[0],
+        config=config,
         # of a run without loggers, lifecycles say what is late
-        metrics=read_metrics(folder)[0] or {"step": {one.step: one.step for one in groups}},
+        metrics=found or {"step": {one.step: one.step for one in groups}},
         groups=groups,
         suites={name: suite.record for name, suite in read_evaluation(folder).suites.items()},
+        notes=[*of_config, *of_metrics],
     )
 
 
-def read_settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
+def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """What config.yaml holds, nested as it is, and a note where it cannot be read."""
     if not (path := folder / "config.yaml").is_file():
         return {}, ["There is no config.yaml, so settings are missing."]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.doctor import examined
+from cod_lightning.reports.curves import first_value, late_mean
 from examples.studies.planted_causes import HEALTHY, PLANTED, Planted
 
 PAGE = """# What doctor names
@@ -48,7 +49,9 @@ def _row(name: str, one: Planted, work: Path) -> dict[str, Any]:
     seconds = _trained(one, folder, work)
     evidence, findings, notes = examined(folder, trust=True)
     rewards = [name for name in evidence.metrics if name.startswith("train/reward/position_")]
-    gain = sum((evidence.late(name) or 0.0) - (evidence.early(name) or 0.0) for name in rewards) / max(1, len(rewards))
+    of = evidence.metrics
+    gains = [(late_mean(of, name) or 0.0) - (first_value(of, name) or 0.0) for name in rewards]
+    gain = sum(gains) / max(1, len(gains))
     row: dict[str, Any] = {"run": name, "config": " ".join([one.config, *one.choices]), "seconds": round(seconds)}
     row |= {"gain": round(gain, 3), "named": [{"cause": of.cause, "seen": of.seen} for of in findings], "notes": notes}
     print(name, [of.cause for of in findings], f"{gain:+.3f}", flush=True)

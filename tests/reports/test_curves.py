@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.reports.charts import Line, chart
-from cod_lightning.reports.curves import read_curves
+from cod_lightning.reports.curves import in_training, read_curves, read_metrics
 from cod_lightning.reports.lines import UNREAD, LifecycleFile
 from cod_lightning.rollout import transcript
 from tests.cases import each
@@ -68,6 +68,34 @@ def test_of_a_long_pack_the_first_positions_have_lines_and_then_doublings(tmp_pa
 def test_a_name_may_hold_more_digits_than_python_reads(tmp_path):
     (tmp_path / "metrics.csv").write_text(f"step,a{'1' * 5_000},a{'1' * 4_999}2,a3\n0,1,2,3\n")
     assert [line.y for (line,) in read_curves(tmp_path)[0].values()] == [[3], [1], [2]]
+
+
+def test_a_training_is_summed_up_by_its_first_update_and_its_last_quarter(tmp_path):
+    rows = [f"{n},{0.5 + n / 100},{0.9},{1 - n / 10}" for n in range(8)]
+    header = "step,train/pass_at/1,train/pass_at/8,train/entropy"
+    (tmp_path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
+    said = in_training(read_metrics(tmp_path)[0])
+    assert said == (
+        "In training, first update to last quarter: pass@1 0.500 to 0.565, pass@8 0.900 to 0.900, entropy 1.000 to 0.350 "
+        "(nats a token)."
+    )
+
+
+def test_what_was_not_logged_is_left_out(tmp_path):
+    assert in_training(read_metrics(tmp_path)[0]) == ""
+    only = {"train/entropy": {0: 1.0, 1: 0.5}}
+    said = in_training(only)
+    assert said == "In training, first update to last quarter: entropy 1.000 to 0.500 (nats a token)."
+
+
+def test_a_training_that_ends_while_success_rises_is_said_to_have_ended_early():
+    def said(*ends):
+        columns = {f"val/success/position_{k}": {9: 0.1, 19: end - gain, 29: end} for k, (end, gain) in enumerate(ends)}
+        return in_training(columns)
+
+    assert "rose by +0.040 from the last validation but one" in said((0.5, 0.0), (0.7, 0.08))
+    assert said((0.5, 0.0), (0.7, 0.02)) == ""
+    assert in_training({"val/success/position_0": {9: 0.9}}) == ""
 
 
 def _write(path: Path, *lines: str | bytes) -> LifecycleFile:
