@@ -21,15 +21,14 @@ def run(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
 
     from cod_lightning.reports.page import render
-    from cod_lightning.reports.report import read_runs, report_data
+    from cod_lightning.reports.report import report_data
 
     folders = list({run.resolve(): run for run in options.runs}.values())  # each once
     out: Path = options.out or folders[0]
     if os.path.isdir(out):
         out /= "report.html" if len(folders) == 1 else "compared.html"
     check_folder(out.parent, "--out")
-    runs = read_runs(folders)
-    overview, lifecycles = report_data(runs)
+    overview, lifecycles = report_data(folders)
     for one in overview["runs"]:
         for note in one["notes"]:
             print(in_a_line(f"note: {one['name']}: {note}"))

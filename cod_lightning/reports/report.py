@@ -25,7 +25,7 @@ _SHARES = re.compile("Success|Contexts that parsed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFolder:
+class _Run:
     """One run; its lifecycles are read from `files` when they are wanted."""
 
     name: str
@@ -36,7 +36,7 @@ class RunFolder:
     notes: list[str]
 
 
-def read_run(folder: Path, name: str) -> RunFolder:
+def _read(folder: Path, name: str) -> _Run:
     """The run in that folder. Raises `ConfigError` where there is none."""
     found = filter(Path.is_file, (folder / "lifecycles").glob("*.jsonl"))  # a pipe or a device would be read for ever
     lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
@@ -50,7 +50,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
     is_stale = evaluated.exists() and newest.exists() and evaluated.stat().st_mtime < newest.stat().st_mtime
     stale = [STALE.format("checkpoints/last.ckpt")] if is_stale else []
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
-    return RunFolder(
+    return _Run(
         name=name,
         folder=folder,
         suites=evaluation.suites,
@@ -60,13 +60,9 @@ def read_run(folder: Path, name: str) -> RunFolder:
     )
 
 
-def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
-    """The runs in these folders."""
-    return [read_run(folder, name) for folder, name in zip(folders, run_names(folders), strict=True)]
-
-
-def report_data(runs: Sequence[RunFolder], most_read: int = MOST_READ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what the page draws at once, the lifecycles to browse)."""
+def report_data(folders: Sequence[Path], most_read: int = MOST_READ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what the page draws at once, the lifecycles to browse) of the runs in these folders."""
+    runs = [_read(folder, name) for folder, name in zip(folders, run_names(folders), strict=True)]
     share = most_read / max(1, sum(file.path.stat().st_size for run in runs for file in run.files))
     shelf, files, about = Shelf(), list[Record](), list[Record]()
     for index, run in enumerate(runs):
@@ -102,7 +98,7 @@ def _left_out(file: LifecycleFile, logprobs: LogprobFile | None) -> Iterator[str
         yield f"No advantages and log-prob gaps: there is no lifecycles/{logprobs.path.name}."
 
 
-def _suite(runs: Sequence[RunFolder], name: str) -> dict[str, Any]:
+def _suite(runs: Sequence[_Run], name: str) -> dict[str, Any]:
     """Its chart, and of each run that has the suite its index, its name and the suite."""
     tables = [(index, run.name, run.suites[name]) for index, run in enumerate(runs) if name in run.suites]
     lines, several = list[Line](), len(runs) > 1
@@ -125,7 +121,7 @@ def _suite(runs: Sequence[RunFolder], name: str) -> dict[str, Any]:
     return {"chart": chart(title, lines, bounds=(0.0, 1.0), large=True), "tables": tables}
 
 
-def _panel(runs: Sequence[RunFolder], title: str) -> dict[str, Any]:
+def _panel(runs: Sequence[_Run], title: str) -> dict[str, Any]:
     """A chart of training curves; of several runs a colour is a run, else a line."""
     of_title = [(index, run, line) for index, run in enumerate(runs) for line in run.panels.get(title, [])]
     labels, dashes = list(dict.fromkeys(line.label for *_, line in of_title)), [*_DASHES.values()]

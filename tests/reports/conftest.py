@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cod_lightning.reports.page import render
-from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.reports.report import report_data
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGS = [
@@ -36,7 +36,7 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
 
     def open_report(*folders: Path, scheme: str = "light") -> Any:
         file = tmp_path / "report.html"
-        file.write_bytes(render(*report_data(read_runs(folders))).encode("utf-8", "replace"))
+        file.write_bytes(render(*report_data(folders)).encode("utf-8", "replace"))
         contexts.append(chromium.new_context(color_scheme=scheme, viewport={"width": 1300, "height": 900}))
         contexts[-1].set_default_timeout(10_000)
         page = contexts[-1].new_page()

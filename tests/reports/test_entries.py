@@ -11,7 +11,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.episodes import EpisodesContext
 from cod_lightning.reports.entries import EntryHistory, entry_changes, entry_histories
-from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.reports.report import report_data
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -65,7 +65,7 @@ def test_the_same_text_has_no_changes(text: str) -> None:
 
 def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> None:
     made = group("a", [[True, False]], context="left is up\ndown is far")
-    _, lives = report_data(read_runs([write_run(tmp_path, [made])]))
+    _, lives = report_data([write_run(tmp_path, [made])])
     (update,) = (episode for episode in lives["lifecycles"][0]["episodes"] if episode["kind"] == "update")
     texts = [(kind, lives["strings"][text]) for kind, text in update["changes"]]
     assert texts == [("added", "left is up"), ("added", "down is far")]
@@ -77,7 +77,7 @@ def test_an_update_that_was_skipped_or_wrote_from_another_context_changed_what_i
     episodes = (solve(0, True, "left is up"), skipped, solve(1, True, "left is up"), other)
     made = group("a", [[True, True]])
     life = structs.replace(made.lifecycles[0], episodes=episodes)
-    _, lives = report_data(read_runs([write_run(tmp_path, [structs.replace(made, lifecycles=(life,))])]))
+    _, lives = report_data([write_run(tmp_path, [structs.replace(made, lifecycles=(life,))])])
     changes = [one.get("changes") for one in lives["lifecycles"][0]["episodes"]]
     kinds = [None if of is None else [kind for kind, *_ in of] for of in changes]
     assert kinds == [None, [], None, ["kept", "added"]]
@@ -147,7 +147,7 @@ def test_what_rollouts_note_of_entries_is_written_read_and_in_the_report(tmp_pat
     played = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
     folder = write_run(tmp_path, played, logprobs=False)
     assert transcript.read(folder / "lifecycles" / "train.jsonl")[0].lifecycles[0].episodes[3].entries
-    _, lives = report_data(read_runs([folder]))
+    _, lives = report_data([folder])
     entries, strings = lives["lifecycles"][0]["entries"], lives["strings"]
     assert [strings[one["key"]] for one in entries] == ["task 0", "task 1", "task 2", "task 3"]
     assert [one["came"] for one in entries] == [0, 1, 2, 3]

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.reports.lines import LogprobFile
-from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.reports.report import report_data
 from cod_lightning.rollout import transcript
 from tests.records import group, turn
 from tests.reports.made_runs import with_episodes, write_logprobs, write_run
@@ -21,7 +21,7 @@ def _side(folder: Path) -> Path:
 
 def _data(folder: Path) -> tuple[dict[str, Any], list[str], list[dict[str, Any]]]:
     """The file of training lifecycles, the run's notes, all episodes."""
-    overview, lives = report_data(read_runs([folder]))
+    overview, lives = report_data([folder])
     return (
         overview["files"][0],
         overview["runs"][0]["notes"],

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from importlib.resources import files
 
 from cod_lightning.reports.page import render
-from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.reports.report import report_data
 from tests.records import group
 from tests.reports.made_runs import saying, write_run
 
@@ -34,7 +34,7 @@ class Elements(HTMLParser):
 
 
 def _page(folder) -> str:
-    return render(*report_data(read_runs([write_run(folder, [saying(group("a", [[True], [False]]), ODD)])])))
+    return render(*report_data([write_run(folder, [saying(group("a", [[True], [False]]), ODD)])]))
 
 
 def test_hostile_text_makes_no_element(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.reports.report import report_data
 from cod_lightning.rollout import transcript
 from tests.cases import each
 from tests.records import group
@@ -22,11 +22,11 @@ GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), grou
 
 
 def _notes(folder: Path) -> str:
-    return "\n".join(report_data(read_runs([folder]))[0]["runs"][0]["notes"])
+    return "\n".join(report_data([folder])[0]["runs"][0]["notes"])
 
 
 def test_a_finished_run_has_everything_and_no_notes(tmp_path):
-    overview, lives = report_data(read_runs([write_run(tmp_path / "one", GROUPS)]))
+    overview, lives = report_data([write_run(tmp_path / "one", GROUPS)])
     (run,) = overview["runs"]
     assert run["name"] == "one"
     assert run["notes"] == []
@@ -42,7 +42,7 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
 
 
 def test_a_lifecycle_is_told_in_short(tmp_path):
-    _, lives = report_data(read_runs([write_run(tmp_path, GROUPS)]))
+    _, lives = report_data([write_run(tmp_path, GROUPS)])
     first, strings = lives["lifecycles"][0], lives["strings"]
     solve, update, later = first["episodes"]
     assert (solve["kind"], solve["position"], solve["status"]) == ("solve", 0, "completed")
@@ -85,7 +85,7 @@ def test_lines_left_out_are_noted_with_their_number(tmp_path):
     notes = _notes(tmp_path)
     assert "train.jsonl: 1 line was left out, schema 99, not 4." in notes
     assert "train.jsonl: 2 lines were left out, torn or damaged." in notes
-    assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
+    assert len(report_data([tmp_path])[1]["lifecycles"]) == 3
 
 
 @each("text", ["", "{", '{"suites": 3}', '{"suites": {"held_out": {}}}', "[]", '{"suites": {"a": {"controls": 3}}}'])
@@ -108,7 +108,7 @@ def test_an_evaluation_whose_parts_do_not_fit_is_noted(tmp_path):
 def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     make(tmp_path / "odd")
     with pytest.raises(ConfigError, match="expected the folder of a run") as caught:
-        read_runs([tmp_path / "odd"])
+        report_data([tmp_path / "odd"])
     assert caught.value.key == "report RUN_DIR"
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_file_is_missing_and_not_read_for_ever(tmp_path, name, make):
 
 def test_runs_side_by_side_share_panels(tmp_path):
     folders = [write_run(tmp_path / name / "mine", GROUPS) for name in "ab"]
-    overview, lives = report_data(read_runs(folders))
+    overview, lives = report_data(folders)
     assert [run["name"] for run in overview["runs"]] == ["a/mine", "b/mine"]
     lines = [one["line"] for one in overview["panels"][0]["lines"]]
     assert {(line.label.split(":")[0], line.colour) for line in lines} == {
@@ -137,8 +137,8 @@ def test_of_a_run_with_more_lifecycles_than_are_read_whole_groups_are_taken_even
     write_run(tmp_path, varied_groups(40, 2, words=20), group_size=2)
     size = (tmp_path / "lifecycles" / "train.jsonl").stat().st_size
     shutil.copy(tmp_path / "lifecycles" / "train.jsonl", tmp_path / "lifecycles" / "validation.jsonl")
-    whole, every = report_data(read_runs([tmp_path]), most_read=2 * size)
-    overview, lives = report_data(read_runs([tmp_path]), most_read=size // 2)
+    whole, every = report_data([tmp_path], most_read=2 * size)
+    overview, lives = report_data([tmp_path], most_read=size // 2)
     names = [pack["id"] for pack in lives["packs"]]
     assert names == [f"words/train/{number}" for number in range(0, 40, 4)] * 2
     assert all(len(life["episodes"]) == len(every["lifecycles"][0]["episodes"]) for life in lives["lifecycles"])
