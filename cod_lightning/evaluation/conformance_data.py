@@ -8,37 +8,29 @@ from cod_lightning.envs.grouped import group_name
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
 from cod_lightning.types import Split
 
-_ID = "id"
-"""A column of this name, if there is one, says which row is which."""
 _MOST_NAMED = 12
 """Columns that are named."""
 
 
 def check_data(world: DatasetWorld) -> Iterator[Verdict]:
     """Columns, rows, groups and splits, with what breaks a rule of them."""
-    has, read = columns_of(world.path), [*dict.fromkeys(filter(None, world.columns.values()))]
-    unread = [name for name in has if name not in read]
+    read = [*dict.fromkeys(filter(None, world.columns.values()))]
+    unread = [name for name in columns_of(world.path) if name not in read]
     more = f"; not read: {', '.join(unread[:_MOST_NAMED])}" if unread else ""
     cut = f" and {len(unread) - _MOST_NAMED} more" if len(unread) > _MOST_NAMED else ""
     yield Verdict("the columns are there", remark=f"{', '.join(read)}{more}{cut}")
 
-    rows, first, members = 0, dict[str, str](), dict[str, list[str]]()
-    twice: list[str] = []
-    group, ids = world.columns["group"], _ID in has
-    for place, row in read_rows(world.path, (*read, _ID) if ids and _ID not in read else tuple(read)):
+    rows, members, group = 0, dict[str, list[str]](), world.columns["group"]
+    for place, row in read_rows(world.path, tuple(read)):
         if not row:
             continue
         rows += 1
-        if ids and row.get(_ID) is not None and (before := first.setdefault(str(row[_ID]), place)) != place:
-            twice.append(f"{place} has the id {row[_ID]!r:.60} of {before}")
         if group is not None:
             members.setdefault(group_name(row[group]), []).append(place)
     sizes = world.sizes
     tasks = sum(map(sum, sizes.values()))
     equal = f", {tasks:,} tasks, since equal rows count once" if rows > tasks else ""
     yield Verdict("each row is a task of its own", remark=f"{rows:,} rows{equal}", look=rows > tasks)
-    if ids:
-        yield Verdict("each row has an id of its own", tuple(twice[:MOST_EXAMPLES]))
     if group is None:
         yield Verdict("groups have several tasks", remark="no column of groups: all tasks belong together")
     else:

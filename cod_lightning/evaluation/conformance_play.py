@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
+from statistics import fmean
 
 from cod_lightning.contexts.base import ContextMechanism, Words
 from cod_lightning.envs.base import Proposals, TextEnv, Variants, Vocabulary, beside
@@ -27,25 +30,15 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     lacking: list[Verdict] = []
     for control in REFERENCES:
         who = control.name
-        raised = verdict_on(f"{who} play is legal", partial(_play, control, world, packs, mechanism, lives))
-        if raised.broken:
-            yield raised
-            continue
-        if who not in lives:
+        verdict = verdict_on(f"{who} play is legal", partial(_play, control, world, packs, mechanism, lives))
+        if who in lives:
+            row = rows[who] = summarise(lives[who])
+            found = "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success)
+            yield replace(verdict, remark=found)
+        elif verdict.broken:
+            yield verdict
+        else:
             lacking.append(Verdict(f"{who} play", remark="the world has no such reference"))
-            continue
-        row = rows[who] = summarise(lives[who])
-        failed = {e.error: (life, e) for life in reversed(lives[who]) for e in life.own if e.error}
-        broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
-        unread = (e for life in lives[who] for e in life.solves if e.status is EpisodeStatus.MALFORMED)
-        for turn in [e.turns[-1] for e in islice(unread, 1) if e.turns]:
-            found = f"{turn.response!r:.80} to {turn.observation!r:.80}"
-            broken.append(f"{row.num_malformed} answers were malformed, the first {found}")
-        yield Verdict(
-            f"{who} play is legal",
-            tuple(broken[:MOST_EXAMPLES]),
-            "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
-        )
     if beside(world, Vocabulary).words():
         unknown = tuple(islice(_unknown(lives, world, mechanism, packs), MOST_EXAMPLES))
         yield Verdict("words() lists every word that is shown, answered or noted", unknown)
@@ -78,27 +71,28 @@ def _play(
     mechanism: ContextMechanism,
     lives: dict[str, list[Lifecycle]],
 ) -> Broken:
-    """Adds the reference's lifecycles, if the world has it."""
-    if control.served(world, packs[0]):
-        lives[control.name] = list(play_reference(world, packs, control.player, mechanism, blanked=control.blanked))
-    yield from ()
+    """Adds the reference's lifecycles, if the world has it, and names what was illegal in them."""
+    if not control.served(world, packs[0]):
+        return
+    played = lives[control.name] = list(
+        play_reference(world, packs, control.reference, mechanism, blanked=control.blanked)
+    )
+    failed = {e.error: (life, e) for life in reversed(played) for e in life.own if e.error}
+    yield from (f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items())
+    unread = [e for life in played for e in life.solves if e.status is EpisodeStatus.MALFORMED]
+    for turn in [e.turns[-1] for e in unread[:1] if e.turns]:
+        found = f"{turn.response!r:.80} to {turn.observation!r:.80}"
+        yield f"{len(unread)} answers were malformed, the first {found}"
 
 
 def _paid(rows: Mapping[str, ReferenceRow]) -> Iterator[Verdict]:
     """Whether who solves more also earns more, since training sees rewards alone."""
-    least, most = (by(rows.values(), key=_solved) for by in (min, max))
-    if _solved(most) - _solved(least) >= _LEAST_GAIN and (earned := _earned(most)) <= (other := _earned(least)):
-        solved = f"solve {_solved(most):.2f} of the tasks and earn {earned:g} each, who solve {_solved(least):.2f} earn {other:g}"
+    means = [tuple(fmean(one.mean for one in of) for of in (row.success, row.reward)) for row in rows.values()]
+    (least, other), (most, earned) = (by(means, key=itemgetter(0)) for by in (min, max))
+    if most - least >= _LEAST_GAIN and earned <= other:
+        solved = f"solve {most:.2f} of the tasks and earn {earned:g} each, who solve {least:.2f} earn {other:g}"
         remark = f"players who {solved}: training sees no success, only rewards. What does `step` return, or `_reward`?"
         yield Verdict("who solves more earns more", remark=remark, look=True)
-
-
-def _solved(row: ReferenceRow) -> float:
-    return sum(one.mean for one in row.success) / len(row.success)
-
-
-def _earned(row: ReferenceRow) -> float:
-    return sum(one.mean for one in row.reward) / len(row.reward)
 
 
 def _signal(lives: Sequence[Lifecycle]) -> Verdict:

@@ -11,7 +11,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import zip_longest
 from typing import Any
 
@@ -169,21 +169,19 @@ def unlike(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
         if len(texts) > 1:
             yield f"rules differ between tasks of pack {pack.id}"
     generator, packs = random.getstate(), packs[:5]
-    before, *_, after = (_transcripts(world, one, mechanism) for one in (*packs, packs[0]))
+    before, *_, after = (_transcript(world, one, mechanism) for one in (*packs, packs[0]))
     if random.getstate() != generator:
         yield "random.random() or the like was called; draw from random.Random(derive_seed(...))"
-    for old, new in _differing(before, after):
+    if before != after:
+        old, new = _first_difference(before, after)
         why = "does the class, or the module, keep something?"
         yield f"pack {packs[0].id} shows {new!r:.80} after other packs were played, and {old!r:.80} before; {why}"
         return
     alone = beside(world, Variants).without_world_memory()
     for pack in packs:
-        together = _transcripts(alone, pack, mechanism)
-        apart = list[list[str]]()
-        for task, answer in _random_play(alone, pack):
-            with closing(copy.deepcopy(alone)) as own:
-                apart.append(_transcript(own, task, mechanism, answer))
-        for old, new in _differing(apart, together):
+        apart, together = (_transcript(alone, pack, mechanism, apart=apart) for apart in (True, False))
+        if apart != together:
+            old, new = _first_difference(apart, together)
             why = "what does reset not set back? If the world is to carry it over, without_world_memory() gives one that does not"
             yield f"pack {pack.id} shows {new!r:.80} after earlier tasks, and {old!r:.80} without them; {why}"
             return
@@ -231,24 +229,20 @@ def _random_play(world: TextEnv, pack: Pack) -> Iterator[tuple[Task, _Answer]]:
             yield task, lambda messages, policy=policy, rng=rng: policy.act(messages, rng)
 
 
-def _transcripts(world: TextEnv, pack: Pack, mechanism: ContextMechanism) -> list[list[str]]:
-    """Random play of the whole pack by one copy of the world: what each task shows."""
-    with closing(copy.deepcopy(world)) as own:
-        return [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
+def _transcript(world: TextEnv, pack: Pack, mechanism: ContextMechanism, *, apart: bool = False) -> list[str]:
+    """All that random play of the pack by a copy of the world is shown, with each reward; `apart`: each task by one of its own."""
+    found = list[str]()
+    with closing(copy.deepcopy(world)) as whole:
+        for task, answer in _random_play(world, pack):
+            with closing(copy.deepcopy(world)) if apart else nullcontext(whole) as own:
+                turns = [f"{step[0]} (reward {step[1]})" for _, step in _turns(own, task, mechanism, answer)]
+                found += [own.rules, *turns]
+    return found
 
 
-def _transcript(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> list[str]:
-    """All that is shown in the task, with each reward."""
-    turns = [f"{step[0]} (reward {step[1]})" for _, step in _turns(own, task, mechanism, answer)]
-    return [own.rules, *turns]
-
-
-def _differing(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """What was shown at first, and what later in its place, wherever they differ."""
-    for old, new in zip(before, after, strict=True):
-        for pair in zip_longest(old, new, fillvalue="the end"):
-            if pair[0] != pair[1]:
-                yield pair
+def _first_difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
+    """What was shown at first, and what later in its place."""
+    return next(pair for pair in zip_longest(before, after, fillvalue="the end") if pair[0] != pair[1])
 
 
 def _to_the_end(own: TextEnv, turns: Iterator[tuple[str, Stepped]], played: str) -> Broken:

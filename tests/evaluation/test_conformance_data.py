@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 
 from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.evaluation.conformance_data import check_data
-from tests.cases import each
 
 ROWS = [{"prompt": f"q{n} of {g}", "answer": n, "group": g, "level": 1} for g in range(12) for n in range(g % 3 + 2)]
 
@@ -50,16 +49,6 @@ def test_equal_rows_are_a_remark(tmp_path):
     found = checked(tmp_path, [*ROWS, ROWS[0], ROWS[0]], group="group")["each row is a task of its own"]
     assert found.look
     assert found.remark == "38 rows, 36 tasks, since equal rows count once"
-
-
-@each("ids", [lambda n: n, lambda n: f"row {n}"])
-def test_an_id_of_two_rows_is_an_error_with_both_places(tmp_path, ids):
-    rows = [row | {"id": ids(n)} for n, row in enumerate(ROWS)]
-    rule = "each row has an id of its own"
-    assert not checked(tmp_path, rows)[rule].broken
-    (said,) = checked(tmp_path, [*rows, rows[0] | {"prompt": "another"}])[rule].broken
-    assert said.startswith(f"{tmp_path}/rows.jsonl:37 has the id")
-    assert said.endswith(f"of {tmp_path}/rows.jsonl:1")
 
 
 def test_a_group_of_one_task_is_an_error_with_its_place(tmp_path):
