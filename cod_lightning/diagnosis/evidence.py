@@ -114,7 +114,7 @@ def read_evidence(folder: Path) -> Evidence:
         # of a run without loggers, lifecycles say what is late
         metrics=found or {"step": {one.step: one.step for one in groups}},
         groups=groups,
-        suites={name: suite.record for name, suite in read_evaluation(folder).suites.items()},
+        suites={name: suite.record for name, suite in read_evaluation(folder)[0].items()},
         notes=[*of_config, *of_metrics],
     )
 

@@ -44,7 +44,7 @@ def _paragraph(sentence: str, style: str = "") -> Padding:
 
 def _fitting(record: SuiteRecord, console: Console) -> Table:
     """The most detailed table that the console is wide enough for."""
-    cells = (partial(_bounded, between=" "), partial(_bounded, between="\n"), _alone)
+    cells = (partial(_bounded, between=" "), partial(_bounded, between="\n"), lambda one: Text(_number(one["success"])))
     tables = [_table(record, cell, heading="pos ") for cell in cells]
     unbounded = console.options.update(max_width=10_000)
     fits = (table for table in tables if Measurement.get(console, unbounded, table).maximum <= console.width)
@@ -71,11 +71,7 @@ def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
 
 def _bounded(position: PositionRecord, between: str) -> Text:
     bounds = "-".join(map(_short, position["success_ci95"] or ()))
-    return Text.assemble(_alone(position), between, (bounds, "dim"))
-
-
-def _alone(position: PositionRecord) -> Text:
-    return Text(_number(position["success"]))
+    return Text.assemble(_number(position["success"]), between, (bounds, "dim"))
 
 
 def _short(fraction: float | None) -> str:

@@ -10,7 +10,8 @@ from cod_lightning.evaluation.schema import Figure, Interval, PositionRecord, Su
 
 _KNOWN = {one.name: one for one in (ByEndpoint, *CONTROLS.values(), WarmStartBlanked)}
 _PARTS = {"trained": "context", "warm_start": "warm_start", "none": "reference"}
-_WARM_START = re.compile(r"warm_start(?:_t(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?", re.ASCII)
+WARM_START = re.compile(r"warm_start(?:_t(\d+(?:\.\d+)?(?:e[+-]?\d+)?))?", re.ASCII)
+"""Key of a warm start among a suite's controls, and its temperature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
     if key == "trained":
         heat = f"T={record['temperature']:g}"
         return Row(key=key, kind=key, label=f"{record.get('policy', 'trained')} {heat}", positions=positions)
-    if _WARM_START.fullmatch(key):
+    if WARM_START.fullmatch(key):
         difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
         warm = _warmth(key, record)
         best = difference is not None and warm == difference["best_temperature"]
@@ -80,7 +81,7 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
 
 def _warmth(key: str, record: SuiteRecord) -> float:
     """Temperature of a warm start; one that names none was played at the suite's own."""
-    match = _WARM_START.fullmatch(key)
+    match = WARM_START.fullmatch(key)
     return float(match[1]) if match and match[1] else record["temperature"]
 
 

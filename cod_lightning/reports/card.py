@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cod_lightning.reports.page import rendered
-from cod_lightning.reports.suites import STALE, SuitesOfRun, read_evaluation
+from cod_lightning.reports.suites import STALE, read_evaluation
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _OF_MODEL = ("loss", "credit", "baseline", "reweight", "lr", "terms")
@@ -65,6 +65,7 @@ def render(facts: Facts) -> str:
         "parameters": f"{facts.num_parameters:,}, in {facts.dtype}",
         "window": f"{facts.window:,} tokens, prompt and response together",
     }
+    suites, notes = ({}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent)
     given = _given(facts.config)
     path = str(given.get("path") or "")
     return rendered(
@@ -73,7 +74,8 @@ def render(facts: Facts) -> str:
         base=path if _HUB_NAME.fullmatch(path) and not Path(path).exists() else "",
         what=what.items(),
         settings=settings(facts.config),
-        found=SuitesOfRun({}, []) if facts.evaluation is None else read_evaluation(facts.evaluation.parent),
+        suites=suites,
+        notes=notes,
         stale=stale,
         messages=pformat([{"role": role, "content": text} for role, text in facts.prompt], width=100, sort_dicts=False),
         folder_key=next((key for key in ("path", "weights") if key in given), ""),

@@ -44,7 +44,7 @@ def _read(folder: Path, name: str) -> _Run:
     if not lives and not any(path.is_file() for path in expected):
         parts = "config.yaml, metrics.csv, evaluation.json or lifecycles/"
         raise no_run("report", folder, f"the folder of a run, with {parts}")
-    evaluation = read_evaluation(folder)
+    suites, notes = read_evaluation(folder)
     panels, more = read_curves(folder)
     evaluated, newest = folder / "evaluation.json", folder / "checkpoints" / "last.ckpt"
     is_stale = evaluated.exists() and newest.exists() and evaluated.stat().st_mtime < newest.stat().st_mtime
@@ -53,10 +53,10 @@ def _read(folder: Path, name: str) -> _Run:
     return _Run(
         name=name,
         folder=folder,
-        suites=evaluation.suites,
+        suites=suites,
         panels=panels,
         files=tuple(map(LifecycleFile, lives)),
-        notes=[*evaluation.notes, *stale, *more, *none],
+        notes=[*notes, *stale, *more, *none],
     )
 
 

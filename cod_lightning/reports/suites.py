@@ -24,20 +24,11 @@ class PlayedSuite:
     sentences: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SuitesOfRun:
-    """What can be read of a run's evaluation.json."""
-
-    suites: dict[str, PlayedSuite]
-    notes: list[str]
-    """What cannot be read."""
-
-
-def read_evaluation(folder: Path) -> SuitesOfRun:
-    """The suites in a run's folder."""
+def read_evaluation(folder: Path) -> tuple[dict[str, PlayedSuite], list[str]]:
+    """The suites in a run's folder, and notes for the reader."""
     path = folder / "evaluation.json"
     if not path.is_file():
-        return SuitesOfRun({}, ["There is no evaluation.json, so success by position is missing."])
+        return {}, ["There is no evaluation.json, so success by position is missing."]
     try:
         content = msgspec.json.decode(path.read_bytes(), type=Results)
         suites = {
@@ -45,8 +36,8 @@ def read_evaluation(folder: Path) -> SuitesOfRun:
             for name, record in content["suites"].items()
         }
     except (OSError, ValueError, LookupError, RecursionError) as error:
-        return SuitesOfRun({}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."])
-    return SuitesOfRun(suites, [])
+        return {}, [f"evaluation.json cannot be read ({type(error).__name__}: {error})."]
+    return suites, []
 
 
 def _title(record: SuiteRecord) -> str:

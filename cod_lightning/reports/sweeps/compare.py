@@ -12,12 +12,11 @@ from jaxtyping import Float
 
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.crossed import crossed_estimate, holm
-from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.evaluation.view import figure
+from cod_lightning.evaluation.view import WARM_START, figure
 from cod_lightning.reports.curves import ends, read_metrics
 from cod_lightning.reports.page import rendered
 from cod_lightning.reports.sweeps.record import JobRecord, read_jobs
@@ -103,8 +102,7 @@ class _Cell:
     @property
     def warm_starts(self) -> dict[str, BySeed]:
         """By their conditions: one for each temperature."""
-        names = [name for name in self.played if name.startswith("warm_start") and name != "warm_start_blanked"]
-        return {name: self.played[name] for name in names}
+        return {name: runs for name, runs in self.played.items() if WARM_START.fullmatch(name)}
 
     @property
     def best_start(self) -> BySeed:
@@ -123,11 +121,6 @@ class _Table:
     """[P], what the packs hide; empty: no two hide the same."""
     within: tuple[float, float] = (0.0, 1.0)
     """Where a value can be. Student's interval may reach beyond, where no mean can be: it is cut there."""
-
-    @property
-    def mean(self) -> Estimate:
-        """Over positions, with its p-value."""
-        return crossed_estimate(self.values.mean(axis=2), self.rules)
 
 
 def compare(roots: Sequence[Path], reference: str | None = None) -> list[SweepRecord]:
@@ -262,7 +255,7 @@ def _record(cell: _Cell, over: _Table | None) -> CellRecord:
         label=cell.label,
         seeds=sorted(cell.trained),
         success=_statistics(_table(cell.trained)),
-        blanked=_figure((hidden := _table(blanked)).mean, hidden.within) if blanked else None,
+        blanked=_statistics(_table(blanked))["mean"] if blanked else None,
         minus_reference=None if over is None else _statistics(over),
         minus_warm_start=None if above is None else _statistics(above),
         in_training={
@@ -300,13 +293,14 @@ def _shared(every: Iterable[Outcomes]) -> list[str]:
 def _statistics(table: _Table) -> Statistics:
     values, rules, (low, high) = table.values, table.rules, table.within
     return Statistics(
-        by_position=[_figure(crossed_estimate(values[:, :, n], rules), table.within) for n in range(values.shape[2])],
-        mean=_figure(table.mean, table.within),
-        gain=_figure(crossed_estimate(values[:, :, -1] - values[:, :, 0], rules), (low - high, high - low)),
+        by_position=[_figure(values[:, :, n], rules, table.within) for n in range(values.shape[2])],
+        mean=_figure(values.mean(axis=2), rules, table.within),
+        gain=_figure(values[:, :, -1] - values[:, :, 0], rules, (low - high, high - low)),
     )
 
 
-def _figure(estimate: Estimate, within: tuple[float, float]) -> Figure:
+def _figure(values: Float[np.ndarray, "S P"], rules: Sequence[str], within: tuple[float, float]) -> Figure:
+    estimate = crossed_estimate(values, rules)
     mean, ci95 = estimate.known, estimate.ci95
     rounded = None if ci95 is None else [round(min(max(end, within[0]), within[1]), 5) for end in ci95]
     return Figure(mean=None if mean is None else round(mean, 5), ci95=rounded, n=estimate.num)
@@ -314,7 +308,8 @@ def _figure(estimate: Estimate, within: tuple[float, float]) -> Figure:
 
 def _corrected(over: Mapping[str, _Table | None]) -> Iterator[str]:
     """Which differences from the reference, by label, are left once all of them are asked for at once."""
-    found = {name: table.mean.p_value for name, table in over.items() if table is not None}
+    means = {name: (of.values.mean(axis=2), of.rules) for name, of in over.items() if of is not None}
+    found = {name: crossed_estimate(*of).p_value for name, of in means.items()}
     p_values = {name: 1.0 if math.isnan(p) else p for name, p in found.items()}
     if len(p_values) > 1:
         left = "; ".join(holm(p_values)) or "none"
