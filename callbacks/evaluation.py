@@ -49,7 +49,7 @@ class Evaluation(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        trained = batch.condition.control.weights == "trained"
+        trained = batch.control.weights == "trained"
         checkpoint = visible(str(trainer.ckpt_path)) if trained and trainer.ckpt_path else None
         self.played.append(replace(batch, checkpoint=checkpoint, policy=self.policy))
 

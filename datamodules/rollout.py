@@ -31,8 +31,8 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, DataError, answering
-from cod_lightning.evaluation.controls import Weights
-from cod_lightning.evaluation.suite import Condition, Suite
+from cod_lightning.evaluation.controls import Control, Weights
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.models.base import Policy
 from cod_lightning.ranges import Count, Natural, Several, Share
@@ -298,8 +298,8 @@ class RolloutDataModule(ItemDataModule):
     def test_dataloader(self) -> list[SizedItems]:
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
-        def played(suite: Suite, condition: Condition) -> "Iterator[PlayedCondition]":
-            yield self._suite_player.play(suite, condition, self._setting(condition.temperature, suite))
+        def played(suite: Suite, control: Control) -> "Iterator[PlayedCondition]":
+            yield self._suite_player.play(suite, control, self._setting())
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
@@ -309,14 +309,10 @@ class RolloutDataModule(ItemDataModule):
 
         return SuitePlayer(self.runner)
 
-    def test_conditions(self) -> list[tuple[Suite, Condition]]:
-        """Suites and conditions in the order of the test loaders."""
-        return [
-            (suite, condition)
-            for suite in self.suites
-            for condition in suite.conditions(self.baseline)
-            if condition.control.weights in self.test_weights
-        ]
+    def test_conditions(self) -> list[tuple[Suite, Control]]:
+        """Suites, and under what they are played, in the order of the test loaders."""
+        found = [(suite, control) for suite in self.suites for control in suite.conditions(self.baseline)]
+        return [one for one in found if one[1].weights in self.test_weights]
 
     # ------------------------------------------------------------------ rollouts
 
@@ -334,11 +330,10 @@ class RolloutDataModule(ItemDataModule):
 
         yield list(self.runner.run("validation", play).groups)
 
-    def _setting(self, temperature: float = 1.0, suite: Suite | None = None) -> Setting:
+    def _setting(self) -> Setting:
         policy, frozen = self.learner.policy, self.frozen
-        sampler = self.sampler(policy, getattr(self.learner, "model", None), temperature)
-        sampler = replace(sampler, liveness=self.runner.liveness, top_p=1.0 if suite is None else suite.top_p)
-        setting = self.setting(sampler, self.runner)
+        sampler = self.sampler(policy, getattr(self.learner, "model", None))
+        setting = self.setting(replace(sampler, liveness=self.runner.liveness), self.runner)
         if frozen is None:
             return setting
         other = frozen.sampler(setting.sampler, policy, self.chat.stop_ids, self._run.strategy.root_device)

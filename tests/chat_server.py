@@ -163,7 +163,6 @@ def tiny_server() -> ChatServer:
                 max_new_tokens=content["max_tokens"],
                 noise_seed=content["seed"],
                 temperature=content["temperature"],
-                top_p=content["top_p"],
             )
             done = asyncio.run(engine.generate(asked))
             engine.release("one")

@@ -16,14 +16,12 @@ TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)
 def play(suite: Suite, weights: Collection[Weights] = ("trained", "warm_start", "none")) -> list[PlayedCondition]:
     """Every condition of the suite (of these weights), with successes drawn at random; the warm start is best at 0.5."""
     played = []
-    for index, condition in enumerate(suite.conditions()):
-        rates = np.array(TRAINED if condition.name == "trained" else COLD) + 0.1 * (condition.temperature == 0.5)
-        rates = np.full(4, 0.4) if condition.name == "blanked_context" else rates
+    for index, control in enumerate(suite.conditions()):
+        rates = np.array(TRAINED if control.name == "trained" else COLD) + 0.1 * (control.temperature == 0.5)
+        rates = np.full(4, 0.4) if control.name == "blanked_context" else rates
         success = (np.random.default_rng(index).random((NUM_PACKS, 4)) < rates).astype(float)
         ids = tuple(map(str, range(NUM_PACKS)))
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=ids)
-        if condition.control.weights in weights:
-            played.append(
-                PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes, own_reward=True)
-            )
+        if control.weights in weights:
+            played.append(PlayedCondition(suite=suite, control=control, env="lake", outcomes=outcomes, own_reward=True))
     return played

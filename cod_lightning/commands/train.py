@@ -168,7 +168,7 @@ class TrainCLI(CodCLI):
     def num_conditions(self) -> int:
         """What `test` and `evaluate` play together."""
         data = self.datamodule
-        played = [one.control.weights for suite in data.suites for one in suite.conditions(data.baseline)]
+        played = [one.weights for suite in data.suites for one in suite.conditions(data.baseline)]
         return sum(weights != "warm_start" or self.warm_start_folder is not None for weights in played)
 
     def act(self, action: str) -> None:

@@ -35,8 +35,6 @@ class Request(Struct, frozen=True, kw_only=True):
     """Seed of this turn's sampling noise."""
     temperature: float = 1.0
     """0 is greedy."""
-    top_p: float = 1.0
-    """The smallest set of likely tokens whose mass reaches it; 1: all."""
 
 
 class Completion(Struct, frozen=True, kw_only=True):
@@ -45,7 +43,7 @@ class Completion(Struct, frozen=True, kw_only=True):
     action_ids: tuple[int, ...]
     """Sampled ids, the stop token included."""
     behaviour_logprobs: tuple[float, ...]
-    """Log-probability (nats) of each id under the distribution it was sampled from (after temperature and top-p)."""
+    """Log-probability (nats) of each id under the distribution it was sampled from (after temperature)."""
     stop: StopReason
     policy_version: int
     """Of its oldest token, where weights change in flight."""

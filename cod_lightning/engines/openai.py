@@ -49,7 +49,7 @@ class OpenAIEngine(Engine):
     async def generate(self, request: Request) -> Completion:
         """Ask, with retries; ids are those of the text in the policy's own tokens, each with log-probability 0."""
         assert self._spell is not None, "bind() has not run"
-        sampling = {"temperature": request.temperature, "top_p": request.top_p, "seed": request.noise_seed % 2**31}
+        sampling = {"temperature": request.temperature, "top_p": 1.0, "seed": request.noise_seed % 2**31}
         # no `stop`, since endpoints leave the string at which they stop out of the text; the dialogue cuts behind it
         answer = await self.client.ask(
             request.messages,

@@ -36,37 +36,24 @@ def uniforms(seeds: np.ndarray, counters: np.ndarray) -> np.ndarray:
 def sample(
     logits: Float[Tensor, "B V"],
     temperature: Float[np.ndarray, " B"],
-    top_p: Float[np.ndarray, " B"],
     noise: Float[np.ndarray, " B"],
 ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Token ids by inverse CDF, and their log-probabilities (nats) under the distribution they were drawn from.
 
     Temperature 0 is greedy, and its log-probability is then that of the untempered distribution, since a point mass
-    has none worth reporting. top_p below 1 keeps the smallest set of most likely tokens whose mass reaches it.
+    has none worth reporting.
     """
     greedy, device = temperature == 0, logits.device
     scaled = logits.float()
     if (temperature != 1).any():
         scaled = scaled / torch.from_numpy(np.where(greedy, 1, temperature)).to(scaled)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
-    if (cut := top_p < 1).any():
-        rows = torch.from_numpy(cut.nonzero()[0]).to(device)  # of others, summing up would round unlikely tokens away
-        kept = _keep_nucleus(logprobs[rows], torch.from_numpy(top_p[cut]).to(device))
-        logprobs = logprobs.index_copy(0, rows, torch.log_softmax(kept, dim=-1))
     cdf = logprobs.double().exp_().cumsum(dim=-1)
     drawn = torch.from_numpy(noise).to(device)[:, None] * cdf[:, -1:]
     ids = torch.searchsorted(cdf, drawn, right=True).squeeze(1).clamp_max_(logits.shape[-1] - 1)
     if greedy.any():
         ids = torch.where(torch.from_numpy(greedy).to(device), logprobs.argmax(dim=-1), ids)
     return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
-
-
-def _keep_nucleus(logprobs: Float[Tensor, "B V"], top_p: Float[Tensor, " B"]) -> Float[Tensor, "B V"]:
-    """The log-probabilities with everything outside the nucleus at -inf."""
-    ordered, order = logprobs.sort(dim=-1, descending=True)
-    mass_before = ordered.exp().cumsum(dim=-1) - ordered.exp()
-    dropped = torch.zeros_like(logprobs, dtype=torch.bool).scatter(1, order, mass_before >= top_p[:, None])
-    return logprobs.masked_fill(dropped, -torch.inf)
 
 
 class TurnTable:
@@ -81,7 +68,6 @@ class TurnTable:
         self._most = np.zeros(0, np.int64)
         self._seed = np.zeros(0, np.uint64)
         self._temperature = np.zeros(0, np.float32)
-        self._top_p = np.zeros(0, np.float32)
         self._ids = np.zeros((0, 0), np.int64)
         self._logprobs = np.zeros((0, 0), np.float32)
 
@@ -93,7 +79,6 @@ class TurnTable:
         self._num_sampled[slots], self._most[slots] = 0, most
         self._seed[slots] = np.array([request.noise_seed for request in requests], np.uint64)
         self._temperature[slots] = [request.temperature for request in requests]
-        self._top_p[slots] = [request.top_p for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
         """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""
@@ -104,7 +89,7 @@ class TurnTable:
         """One more token for each of these turns."""
         num = self._num_sampled[slots]
         noise = uniforms(self._seed[slots], num)
-        ids, logprobs = sample(logits, self._temperature[slots], self._top_p[slots], noise)
+        ids, logprobs = sample(logits, self._temperature[slots], noise)
         self._ids[slots, num], self._logprobs[slots, num] = ids.cpu().numpy(), logprobs.cpu().numpy()
         self._num_sampled[slots] = num + 1
 

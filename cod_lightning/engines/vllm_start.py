@@ -148,7 +148,7 @@ def sampling_fields(request: Request, stop_ids: Sequence[int]) -> dict[str, Any]
         )
     return {
         "temperature": request.temperature,
-        "top_p": request.top_p,
+        "top_p": 1.0,
         "max_tokens": request.max_new_tokens,
         "seed": request.noise_seed & (2**63 - 1),
         "stop_token_ids": list(stop_ids),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from cod_lightning.contexts.base import ContextMechanism, Prepared, TokenView, UpdateDialogue
 from cod_lightning.engines.base import Engine
-from cod_lightning.envs.base import Players, Reference, TextEnv, Variants, beside
+from cod_lightning.envs.base import Players, Reference, TextEnv, beside
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.chat import Chat
@@ -34,24 +34,13 @@ class Control:
     """False for a row that a reader needs second."""
     weights: Weights = "trained"
     """What plays; none: neither the policy nor what it started from."""
-    reference: Reference | None = None
-    """The world's reference that it needs, for the turns or for the contexts shown."""
+    temperature: float | None = None
+    """At which the policy is sampled; None: the suite's."""
     after_trained: bool = False
     """Whether it takes something from what the trained policy played."""
 
-    def served(self, world: TextEnv, pack: Pack) -> bool:
-        """Whether the world has the reference that it needs, if it needs one."""
-        try:
-            return self.reference is None or beside(world, Players).reference(self.reference, pack) is not None
-        except NotImplementedError:
-            return False
-
-    def fits(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> bool:
-        """Whether it changes anything. Raises `ConfigError` for this key where the world cannot serve it."""
-        if not self.served(world, pack):
-            expected = f"a world with a {self.reference} reference, not {world.name}"
-            raise ConfigError(key, self.name, expected, f"Leave {self.name} out.")
-        return True
+    def check(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> None:
+        """Raise `ConfigError` for this key where the world cannot serve it."""
 
     def setting(self, setting: Setting, packs: Sequence[Pack], trained: Sequence[Group]) -> Setting:
         """That in which these packs are played. `trained`: what the trained policy played, of all packs of the suite."""
@@ -101,28 +90,13 @@ class OracleContext(Control):
     the pack; where the rule changes, from there on what the oracle of the new rule writes."""
 
     name, label = "oracle_context", "the oracle's context"
-    reference = Reference.ORACLE
 
-    def fits(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> bool:
-        fits = super().fits(world, pack, mechanism, key)
+    def check(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> None:
         check_oracle(world, pack, mechanism, key, self.name, f"Leave {self.name} out of the suite's controls.")
-        return fits
 
     def setting(self, setting: Setting, packs: Sequence[Pack], trained: Sequence[Group]) -> Setting:
         states = oracle_contexts(setting.env, packs, setting.mechanism)
         return _controlled(setting, contexts=dict(zip([pack.id for pack in packs], states, strict=True)))
-
-
-class NoWorldMemory(Control):
-    """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
-
-    name = "no_world_memory"
-
-    def fits(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> bool:
-        return beside(world, Variants).without_world_memory() is not world
-
-    def setting(self, setting: Setting, packs: Sequence[Pack], trained: Sequence[Group]) -> Setting:
-        return replace(setting, env=beside(setting.env, Variants).without_world_memory())
 
 
 class ByWarmStart(Control):
@@ -132,6 +106,7 @@ class ByWarmStart(Control):
 
     def __init__(self, temperature: float, suite_temperature: float) -> None:
         self.name = "warm_start" if temperature == suite_temperature else f"warm_start_t{float(temperature)}"
+        self.temperature = temperature
 
 
 class WarmStartBlanked(BlankedContext):
@@ -139,6 +114,9 @@ class WarmStartBlanked(BlankedContext):
 
     name, label = "warm_start_blanked", "warm start, blanked context"
     weights, main = "warm_start", False
+
+    def __init__(self, temperature: float | None = None) -> None:
+        self.temperature = temperature
 
 
 class ByEndpoint(Control):
@@ -167,8 +145,19 @@ class ByReference(Control):
     weights = "none"
 
     def __init__(self, name: str, reference: Reference, *, blanked: bool = False, main: bool = True) -> None:
-        self.name, self.reference, self.player = name, reference, reference
-        self.blanked, self.main = blanked, main
+        self.name, self.reference, self.blanked, self.main = name, reference, blanked, main
+
+    def served(self, world: TextEnv, pack: Pack) -> bool:
+        """Whether the world has it."""
+        try:
+            return beside(world, Players).reference(self.reference, pack) is not None
+        except NotImplementedError:
+            return False
+
+    def check(self, world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str) -> None:
+        if not self.served(world, pack):
+            expected = f"a world with a {self.reference} reference, not {world.name}"
+            raise ConfigError(key, self.name, expected, f"Leave {self.name} out.")
 
 
 REFERENCES = (
@@ -178,8 +167,7 @@ REFERENCES = (
     ByReference("oracle", Reference.ORACLE),  # knows what is hidden: alone a ceiling, for tasks taken one by one
 )
 CONTROLS: dict[str, Control] = {
-    one.name: one
-    for one in (BlankedContext(), NoContext(), ShuffledContext(), OracleContext(), NoWorldMemory(), *REFERENCES)
+    one.name: one for one in (BlankedContext(), NoContext(), ShuffledContext(), OracleContext(), *REFERENCES)
 }
 """What a suite's `controls` can name."""
 DEFAULT_CONTROLS = (CONTROLS["blanked_context"], *REFERENCES)

@@ -49,9 +49,9 @@ def figures(
     def one(values: Float[np.ndarray, "P M"], contrast: Float[np.ndarray, " M"], limits: Limits = None) -> Figure:
         return estimated(values, contrast[None], limits)[0]
 
-    sides = {"trained": trained, **controls}
-    success = {name: _paired(side, side.success, trained) for name, side in sides.items()}
-    rewards = {name: _paired(side, side.rewards, trained) for name, side in sides.items()}
+    sides = {"trained": trained} | {name: of.rows(trained.pack_ids) for name, of in controls.items()}
+    success = {name: side.success for name, side in sides.items()}
+    rewards = {name: side.rewards for name, side in sides.items()}
     over = {name: trained.success - success[name] for name in controls}
     over_in_reward = {name: trained.rewards - rewards[name] for name in controls}
     found = Figures(
@@ -95,13 +95,6 @@ def figures(
         numbers = sorted({2**i for i in range(most.bit_length()) if 2**i <= most} | {most})
         found["pass_at"] = {str(k): one(pass_at(trained.attempts, k), mean, SHARE) for k in numbers}
     return found
-
-
-def _paired(side: Outcomes, values: Float[np.ndarray, "Q N"], trained: Outcomes) -> Float[np.ndarray, "P N"]:
-    """Values of one side in the rows of the trained policy's packs; NaN where a pack is not among its own."""
-    row = {pack_id: number for number, pack_id in enumerate(side.pack_ids)}
-    padded = np.vstack([values, np.full(values.shape[1], np.nan)])
-    return padded[[row.get(pack_id, -1) for pack_id in trained.pack_ids]]
 
 
 def _recovery(

@@ -65,18 +65,19 @@ class Outcomes:
         """How many different things the packs hide."""
         return len(set(self.rules or self.pack_ids))
 
+    @property
+    def mean_success(self) -> float:
+        """Over positions; one without any value counts 0."""
+        return float(np.nan_to_num(position_means(self.success)).mean())
+
     def rows(self, pack_ids: Sequence[str]) -> "Outcomes":
-        """The outcomes of these packs, in this order."""
+        """Rewards and successes of these packs, in this order; NaN for one that is not among its own."""
         index = {pack_id: row for row, pack_id in enumerate(self.pack_ids)}
-        chosen = np.array([index[pack_id] for pack_id in pack_ids], dtype=int)
-        return Outcomes(
-            rewards=self.rewards[chosen],
-            success=self.success[chosen],
-            pack_ids=tuple(pack_ids),
-            rules=tuple(self.rules[row] for row in chosen) if self.rules else (),
-            malformed=None if self.malformed is None else self.malformed[chosen],
-            attempts=None if self.attempts is None else self.attempts[chosen],
-        )
+        chosen = [index.get(pack_id, -1) for pack_id in pack_ids]
+        missing = np.full((1, self.num_positions), np.nan)
+        rewards, success = (np.vstack([of, missing])[chosen] for of in (self.rewards, self.success))
+        rules = tuple((*self.rules, "")[row] for row in chosen) if self.rules else ()
+        return Outcomes(rewards=rewards, success=success, pack_ids=tuple(pack_ids), rules=rules)
 
 
 def _attempts(lifecycles: Sequence[Lifecycle]) -> Float[np.ndarray, "P N M"] | None:

@@ -44,7 +44,7 @@ _MOST = 1e18
 
 def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     """Write what was played to the file, in one replace; what it holds already and was not played again is kept."""
-    latest = {(one.suite.name, one.condition.name, one.checkpoint): one for one in played}
+    latest = {(one.suite.name, one.control.name, one.checkpoint): one for one in played}
     tables = [_table(one) for one in latest.values()]
     if path.exists():
         kept = packs_table(path)
@@ -98,7 +98,7 @@ def _table(one: PlayedCondition) -> pa.Table:
     total = num_packs * num_positions
     columns = [
         [one.suite.name] * total,
-        [one.condition.name] * total,
+        [one.control.name] * total,
         [one.checkpoint] * total,
         np.repeat(np.array(outcomes.pack_ids, dtype=object), num_positions),
         np.tile(np.arange(num_positions, dtype=np.int32), num_packs),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, Vocabulary, beside
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.controls import ByReference, Control
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.boundaries import see_sentences
 from cod_lightning.rollout.chat import Chat
@@ -26,13 +26,16 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     world, key, chosen = settled.env, f"data.suites.{suite.name}.controls", settled.chosen
     with settled.answering(world, "an environment that draws packs, and begins a task"):
         split, size = Split(settled.split), settled.pack_size or pack_size
-        first = world.sample_pack(split=split, index=0, num_tasks=size, seed=settled.seed)
+        first = world.sample_pack(split=split, index=0, num_tasks=size)
         _check_words(settled, world, first, mechanism, chat)
     fitting = list[Control]()
     for one in chosen:
         with settled.answering(one, "a control that raises nothing"):
-            fits = one.served(world, first) if settled.controls is None else one.fits(world, first, mechanism, key)
-            fitting += [one] if fits else []
+            if settled.controls is not None:
+                one.check(world, first, mechanism, key)
+            elif isinstance(one, ByReference) and not one.served(world, first):
+                continue
+            fitting.append(one)
     return replace(settled, controls=tuple(fitting))
 
 

@@ -47,7 +47,6 @@ def play_reference(
     packs: Sequence[Pack],
     reference: Reference,
     mechanism: ContextMechanism,
-    seed: int = 0,
     program: Program = ConnectTheDots(),  # noqa: B008  (frozen)
     *,
     blanked: bool = False,
@@ -62,7 +61,7 @@ def play_reference(
     for pack in packs:
         lives: list[Lifecycle] = []
         for part in parts_of(world, pack) if reference is Reference.ORACLE else [pack]:
-            sampler = scripted_sampler(beside(world, Players).reference(reference, part), mechanism, seed)
+            sampler = scripted_sampler(beside(world, Players).reference(reference, part), mechanism)
             setting = Setting(env=world, mechanism=mechanism, sampler=sampler, program=controlled)
             (group,) = run_groups([part], 1, setting)
             lives += group.lifecycles

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.controls import ByWarmStart
+from cod_lightning.evaluation.controls import ByWarmStart, Control
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import SHARE, bootstrap, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
-from cod_lightning.evaluation.suite import Condition, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.files import readable, write_whole
 from cod_lightning.seeds import derive_seed
 
@@ -25,7 +25,7 @@ class PlayedCondition:
     """One condition of one suite, played to its end."""
 
     suite: Suite
-    condition: Condition
+    control: Control
     env: str
     """Name of the world."""
     outcomes: Outcomes
@@ -38,26 +38,31 @@ class PlayedCondition:
     policy: str | None = None
     """Name of what plays in the trained policy's place where nothing was trained; None: a policy that was."""
 
+    @property
+    def temperature(self) -> float:
+        """At which the policy was sampled."""
+        return self.suite.temperature_of(self.control)
+
 
 def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     """The record of one suite from all its conditions, the trained policy's among them."""
-    by_name = {one.condition.name: one for one in played}
+    by_name = {one.control.name: one for one in played}
     trained = by_name["trained"]
     suite, outcomes = trained.suite, trained.outcomes
-    seed = derive_seed("bootstrap", suite.name, suite.seed)
+    seed = derive_seed("bootstrap", suite.name, 0)
     ends = outcomes.success[:, [0, -1]]
     (gain,) = bootstrap(ends, np.array([[-1.0, 1.0]]), rules=outcomes.rules, limits=SHARE, seed=seed)
     controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
-    warm_starts = [one for one in by_name.values() if isinstance(one.condition.control, ByWarmStart)]
-    best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean(), default=None)
-    named = None if best is None else (best.condition.name, best.condition.temperature)
+    warm_starts = [one for one in by_name.values() if isinstance(one.control, ByWarmStart)]
+    best = max(warm_starts, key=lambda one: one.outcomes.mean_success, default=None)
+    named = None if best is None else (best.control.name, best.temperature)
     compared = figures(outcomes, controls, trained.changes, seed, trained.own_reward, named)
     record = SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
         rules=outcomes.num_rules,
         pack_size=outcomes.num_positions,
-        temperature=trained.condition.temperature,
+        temperature=trained.temperature,
         positions=_positions(outcomes, seed),
         controls={name: _positions(theirs, seed) for name, theirs in controls.items()},
         cod_gain=gain.known,
@@ -65,10 +70,10 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
             trained_minus_best_warm_start=None
             if best is None
             else WarmStartDifference(
-                best_temperature=best.condition.temperature,
-                temperatures=[one.condition.temperature for one in warm_starts],
-                mean_difference=compared["differences"][best.condition.name]["success"]["mean"],
-                ci95=compared["differences"][best.condition.name]["success"]["ci95"],
+                best_temperature=best.temperature,
+                temperatures=[one.temperature for one in warm_starts],
+                mean_difference=compared["differences"][best.control.name]["success"]["mean"],
+                ci95=compared["differences"][best.control.name]["success"]["ci95"],
             ),
             gain_ci95=gain.ci95,
             blanked_max_deviation=_blanked_deviation(trained, by_name.get("blanked_context")),
@@ -86,7 +91,7 @@ def results_of(played: Sequence[PlayedCondition]) -> Results:
     suites: dict[str, list[PlayedCondition]] = {}
     for one in played:
         suites.setdefault(one.suite.name, []).append(one)
-    complete = {name: ones for name, ones in suites.items() if any(one.condition.name == "trained" for one in ones)}
+    complete = {name: ones for name, ones in suites.items() if any(one.control.name == "trained" for one in ones)}
     return Results(suites={name: suite_record(ones) for name, ones in complete.items()})
 
 

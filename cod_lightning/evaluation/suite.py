@@ -17,29 +17,10 @@ from cod_lightning.evaluation.controls import (
     Control,
     WarmStartBlanked,
 )
-from cod_lightning.ranges import Count, NonNegative, PositiveShare, Several
+from cod_lightning.ranges import Count, NonNegative, Several
 from cod_lightning.rewards.base import is_name
 from cod_lightning.rollout.transcript import see_kept
 from cod_lightning.types import Pack, Split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One way to play a suite."""
-
-    suite: str
-    control: Control
-    temperature: float
-
-    @property
-    def name(self) -> str:
-        """`trained`, or the key among the suite's controls in `evaluation.json`, such as `warm_start_t0.3`."""
-        return self.control.name
-
-    @property
-    def label(self) -> str:
-        """What a rollout of it, and the file of its lifecycles, is called."""
-        return f"test_{self.suite}_{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,25 +35,21 @@ class Suite:
     """N, tasks of a pack; null means data.pack_size."""
     temperature: NonNegative = 1.0
     """Sampling temperature of the trained policy; 0 is greedy."""
-    top_p: PositiveShare = 1.0
-    """All policies sample from the likeliest tokens whose mass reaches this; 1: all."""
     split: Literal["train", "validation", "test"] = "test"
     """Share of the worlds that packs are drawn from."""
-    seed: int = 0
-    """Seed of the packs, the same for every policy, checkpoint and control."""
     controls: tuple[str | Control, ...] | None = None
-    """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
-    random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
+    """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, random,
+    memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
     reference_packs: Several = 256
     """The world's references (random, memoryless, scripted, oracle) play so many of the packs, the first ones."""
     warm_start_temperatures: tuple[NonNegative, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
     """Temperatures at which the warm start plays the same packs, and the suite's own; empty for no warm start."""
     env: TextEnv | None = None
     """World of the packs; null means the one of the training."""
-    wrap: Literal["none", "ralph_loop", "non_stationary"] = "none"
-    """Play that world as it is, every pack as one task again and again, or with a rule that changes on the way."""
+    wrap: Literal["none", "ralph_loop"] = "none"
+    """Play that world as it is, or every pack as one task again and again."""
     change_at: Count | None = None
-    """Position of the first task under the new rule, from 1 on, in a world that changes; null draws one for each pack."""
+    """Position of the first task under another rule, from 1 on; null leaves the rule as it is."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
@@ -96,12 +73,11 @@ class Suite:
             from cod_lightning.envs.ralph_loop import RalphLoop
 
             env = RalphLoop(env)
-        if self.wrap == "non_stationary" or self.change_at is not None:
+        if self.change_at is not None:
             from cod_lightning.envs.non_stationary import NonStationary
 
-            if isinstance(env, NonStationary):
-                env = env.world  # else it would change at its own place, too
-            env = NonStationary(env, self.change_at)
+            # else it would change at its own place, too
+            env = NonStationary(env.world if isinstance(env, NonStationary) else env, self.change_at)
         return replace(self, env=env, pack_size=size, wrap="none", change_at=None)
 
     def packs(self, world: TextEnv) -> list[Pack]:
@@ -113,7 +89,7 @@ class Suite:
         draw, split, size = world.sample_pack, Split(self.split), self.pack_size
         with self.answering(world, "an environment that draws packs"):
             indices = range(self.num_packs)
-            packs = [see_kept(draw(split=split, index=i, num_tasks=size, seed=self.seed)) for i in indices]
+            packs = [see_kept(draw(split=split, index=i, num_tasks=size)) for i in indices]
         if len({pack.id for pack in packs}) < len(packs):
             expected = f"packs with ids of their own; {world.name} gives several of these one id"
             remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
@@ -131,8 +107,16 @@ class Suite:
         chosen = DEFAULT_CONTROLS if self.controls is None else self.controls
         return tuple(CONTROLS[one] if isinstance(one, str) else one for one in chosen)
 
-    def conditions(self, endpoint: Engine | None = None) -> tuple[Condition, ...]:
-        """All conditions, the trained policy's first; with `endpoint` that of its model, too.
+    def temperature_of(self, control: Control) -> float:
+        """At which the policy is sampled under this control."""
+        return float(self.temperature if control.temperature is None else control.temperature)
+
+    def label(self, control: Control) -> str:
+        """What a rollout under this control, and the file of its lifecycles, is called."""
+        return f"test_{self.name}_{control.name}"
+
+    def conditions(self, endpoint: Engine | None = None) -> tuple[Control, ...]:
+        """Under what the suite is played, the trained policy first; with `endpoint` its model, too.
 
         The blanked warm start comes after the warm starts, which say at what temperature: `SuitePlayer` puts it in.
 
@@ -141,13 +125,13 @@ class Suite:
         """
         own, chosen = self.temperature, self.chosen
         temperatures = {*self.warm_start_temperatures, own} if self.warm_start_temperatures else set()
-        found = [(one, own) for one in (Control(), *chosen) if one.weights == "trained"]
-        found += [(ByWarmStart(t, own), t) for t in sorted(temperatures)]
+        found = [one for one in (Control(), *chosen) if one.weights == "trained"]
+        found += [ByWarmStart(t, own) for t in sorted(temperatures)]
         if temperatures and any(isinstance(one, BlankedContext) for one in chosen):
-            found.append((WarmStartBlanked(), own))
-        found += [(ByEndpoint(endpoint), own)] if endpoint else []
-        found += [(one, own) for one in chosen if one.weights != "trained"]
-        return tuple(Condition(suite=self.name, control=one, temperature=float(t)) for one, t in found)
+            found.append(WarmStartBlanked())
+        found += [ByEndpoint(endpoint)] if endpoint else []
+        found += [one for one in chosen if one.weights != "trained"]
+        return tuple(found)
 
     def _check(self, field: str, valid: bool, expected: str, example: str) -> None:
         if not valid:

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from cod_lightning.envs.base import HiddenRules, beside
-from cod_lightning.evaluation.controls import ByReference, ByWarmStart, WarmStartBlanked
-from cod_lightning.evaluation.outcomes import Outcomes, position_means
+from cod_lightning.evaluation.controls import ByReference, ByWarmStart, Control, WarmStartBlanked
+from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.results import PlayedCondition
-from cod_lightning.evaluation.suite import Condition, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.ranks import gathered, share
 from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.group import run_groups
@@ -37,7 +35,7 @@ class SuitePlayer:
         self._trained: dict[str, list[Group]] = {}
         """What the trained policy played, by suite, where a control takes contexts from there."""
 
-    def play(self, suite: Suite, condition: Condition, setting: Setting) -> PlayedCondition:
+    def play(self, suite: Suite, control: Control, setting: Setting) -> PlayedCondition:
         """One condition of one suite; `trained` has to come before `shuffled_context`, and warm starts before `warm_start_blanked`,
         which is played at their best temperature.
 
@@ -51,18 +49,17 @@ class SuitePlayer:
                     self._rules = {pack.id: f"{derive_seed(rules.hidden_rule(pack)):x}" for pack in packs}
                     self._changes = {pack.id: rules.changes_at(pack) for pack in packs}
                 self._packs_of, self._warm_starts = (suite.name, packs), {}
-        changes: dict[str, Any] = {"policy_version": 0}
-        if isinstance(condition.control, WarmStartBlanked):
-            changes["temperature"] = max(self._warm_starts, key=self._warm_starts.__getitem__)
-            condition = replace(condition, temperature=changes["temperature"])
+        if isinstance(control, WarmStartBlanked):
+            control = WarmStartBlanked(max(self._warm_starts, key=self._warm_starts.__getitem__))
+        changes: dict[str, Any] = {"policy_version": 0, "temperature": suite.temperature_of(control)}
         by_kind = {kind: replace(sampler, **changes) for kind, sampler in setting.by_kind.items()}
         here = replace(setting, env=env, sampler=replace(setting.sampler, **changes), by_kind=by_kind)
 
         def played() -> list[Group]:
-            return play(suite, condition, self._packs_of[1], here, self._trained.get(suite.name, ()))
+            return play(suite, control, self._packs_of[1], here, self._trained.get(suite.name, ()))
 
-        groups = [group for part in gathered(self.runner.run(condition.label, played).groups) for group in part]
-        if condition.name == "trained":
+        groups = [group for part in gathered(self.runner.run(suite.label(control), played).groups) for group in part]
+        if control.name == "trained":
             self._trained[suite.name] = groups if any(one.after_trained for one in suite.chosen) else []
         changes_at = tuple(self._changes[group.pack.id] for group in groups)
         parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
@@ -70,11 +67,11 @@ class SuitePlayer:
             [lifecycle for group in groups for lifecycle in group.lifecycles],
             rules=[self._rules[group.pack.id] for group in groups],
         )
-        if isinstance(condition.control, ByWarmStart):
-            self._warm_starts[condition.temperature] = float(np.nan_to_num(position_means(outcomes.success)).mean())
+        if isinstance(control, ByWarmStart):
+            self._warm_starts[suite.temperature_of(control)] = outcomes.mean_success
         return PlayedCondition(
             suite=suite,
-            condition=condition,
+            control=control,
             env=env.name,
             outcomes=outcomes,
             changes=None if set(changes_at) == {None} else changes_at,
@@ -83,24 +80,23 @@ class SuitePlayer:
 
 
 def play(
-    suite: Suite, condition: Condition, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group] = ()
+    suite: Suite, control: Control, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group] = ()
 ) -> list[Group]:
     """One lifecycle through every one of the suite's packs (of a reference, through the first `reference_packs`).
 
     Every rank plays its share of them. `trained` are the groups of the suite's `trained` condition, of the same weights.
     """
-    control = condition.control
     if not isinstance(control, ByReference):
         own = share(packs)
         with suite.answering(control, "a control that raises nothing"):
             changed = control.setting(setting, own, trained)
-        return run_groups(own, 1, changed, label=condition.label)
+        return run_groups(own, 1, changed, label=suite.label(control))
     own, monitor = share(packs[: suite.reference_packs]), setting.monitor
-    how = setting.mechanism, suite.seed, setting.program
-    monitor.begin(condition.label, len(own), suite.pack_size or 0)
+    monitor.begin(suite.label(control), len(own), suite.pack_size or 0)
     lives = []
     with suite.answering(setting.env, "an environment whose references raise nothing"):
-        for life in play_reference(setting.env, own, control.player, *how, blanked=control.blanked):
+        how = setting.mechanism, setting.program
+        for life in play_reference(setting.env, own, control.reference, *how, blanked=control.blanked):
             for episode in life.own:
                 monitor.episode(episode)
             monitor.lifecycle(life)

@@ -29,7 +29,6 @@ class Sampler:
     max_new_tokens: int
     """Most tokens of one response."""
     temperature: float = 1.0
-    top_p: float = 1.0
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -114,7 +113,6 @@ class Dialogue:
                 max_new_tokens=most,
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
-                top_p=sampler.top_p,
             )
         )
         completion = check_completion(

@@ -48,7 +48,7 @@ def suites(num_packs: int) -> list[dict[str, Any]]:
         {"name": "held_out", **every},
         {"name": "longer_packs_16", "pack_size": 16, **longer},
         {"name": "ralph_loop", "pack_size": 8, "wrap": "ralph_loop", **alone},
-        {"name": "non_stationary", "pack_size": 8, "wrap": "non_stationary", "change_at": 4, **alone},
+        {"name": "non_stationary", "pack_size": 8, "change_at": 4, **alone},
     ]
 
 

@@ -158,7 +158,7 @@ def references(name: str, num_packs: int) -> dict[str, Any]:
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
     rows = {}
     for one in REFERENCES:
-        row = summarise(list(play_reference(world, packs, one.player, HintContext(), blanked=one.blanked)))
+        row = summarise(list(play_reference(world, packs, one.reference, HintContext(), blanked=one.blanked)))
         assert not row.num_failed, f"{row.num_failed} lifecycles of {one.name} in {name} failed"
         rows[one.name] = [[at.mean, *(at.ci95 or [at.mean, at.mean])] for at in row.success]
     return {"num_packs": num_packs, "success": rows}

@@ -61,7 +61,7 @@ SELECTIONS = ("utility", "similarity", "random")
 _ALONE = {"controls": [], "warm_start_temperatures": []}
 HELD_OUT = {"name": "held_out", "num_packs": 512, **_ALONE}
 _LONG = {"num_packs": 64, "pack_size": 32, **_ALONE}
-LONG = [{"name": "packs_32", **_LONG}, {"name": "changed_32", **_LONG, "wrap": "non_stationary", "change_at": 16}]
+LONG = [{"name": "packs_32", **_LONG}, {"name": "changed_32", **_LONG, "change_at": 16}]
 """Suites in which an agent has more records than a task is shown."""
 
 

@@ -62,7 +62,7 @@ def measured(world: TextEnv, num_packs: int, pack_size: int) -> list[dict[str, A
     packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=pack_size) for index in range(num_packs)]
     mechanism = default_mechanism(compact=bool(beside(world, Vocabulary).words()))
     rules = [beside(world, HiddenRules).hidden_rule(pack) for pack in packs]
-    lives = [list(play_reference(world, packs, one.player, mechanism, blanked=one.blanked)) for one in REFERENCES]
+    lives = [list(play_reference(world, packs, one.reference, mechanism, blanked=one.blanked)) for one in REFERENCES]
     return [_record(one.name, summarise(of, rules)) for one, of in zip(REFERENCES, lives, strict=True)]
 
 

@@ -41,19 +41,11 @@ def test_the_noise_of_token_n_is_the_nth_output_of_its_seed_in_any_order(seed):
     assert found.tolist() == [(outputs[int(n)] >> 11) / 2**53 for n in order]
 
 
-def drawn_by_hand(logits, temperature, top_p, noise):
+def drawn_by_hand(logits, temperature, noise):
     """The id and its log-prob; and how far the noise is from where another id would begin."""
     scaled = np.array(logits, np.float64) / (temperature or 1.0)
     p = np.exp(scaled - scaled.max())
     p /= p.sum()
-    if top_p < 1:
-        kept, mass = [], 0.0
-        for token in np.argsort(-p, kind="stable"):
-            if mass >= top_p:
-                break
-            kept.append(token)
-            mass += p[token]
-        p = np.where(np.isin(np.arange(len(p)), kept), p, 0.0) / mass
     if temperature == 0:
         return int(p.argmax()), float(np.log(p.max())), 1.0
     bounds = np.cumsum(p)
@@ -62,44 +54,18 @@ def drawn_by_hand(logits, temperature, top_p, noise):
 
 
 @each("seed", range(5))
-def test_a_row_is_sampled_by_its_own_temperature_and_nucleus_whatever_its_neighbours_ask_for(seed):
+def test_a_row_is_sampled_by_its_own_temperature_whatever_its_neighbours_ask_for(seed):
     rng = np.random.default_rng(seed)
     num = 64
     logits = rng.normal(size=(num, 12)) * 3
     temperature = rng.choice([0.0, 0.5, 1.0, 1.0, 2.0], num).astype(np.float32)
-    top_p = rng.choice([0.2, 0.6, 0.95, 1.0, 1.0], num).astype(np.float32)
     noise = rng.random(num)
-    ids, logprobs = sample(torch.from_numpy(logits).float(), temperature, top_p, noise)
+    ids, logprobs = sample(torch.from_numpy(logits).float(), temperature, noise)
     for row in range(num):
-        expected, logprob, margin = drawn_by_hand(logits[row], temperature[row], top_p[row], noise[row])
+        expected, logprob, margin = drawn_by_hand(logits[row], temperature[row], noise[row])
         if margin > 1e-5:
             assert ids[row] == expected
             assert logprobs[row].item() == pytest.approx(logprob, abs=1e-4)
-
-
-def test_a_row_without_a_nucleus_has_the_very_numbers_that_it_has_beside_no_row_with_one():
-    logits, noise = torch.randn(20, 50_000, generator=torch.Generator().manual_seed(0)) * 3, np.full(20, 1 - 1e-9)
-    ones = np.ones(20, np.float32)
-    alone, beside = sample(logits[:10], ones[:10], ones[:10], noise[:10]), sample(logits, ones, ones, noise)
-    mixed = sample(logits, ones, np.repeat(np.array([1.0, 0.9], np.float32), 10), noise)
-    for found in (beside, mixed):
-        assert torch.equal(found[0][:10], alone[0])
-        assert torch.equal(found[1][:10], alone[1])
-
-
-@each(("top_p", "kept"), [(0.05, 1), (0.39, 1), (0.41, 2), (0.69, 2), (0.71, 3), (0.89, 3), (0.91, 4), (1.0, 4)])
-def test_the_nucleus_is_the_smallest_set_of_likely_tokens_whose_mass_reaches_top_p(top_p, kept):
-    p = np.array([0.1, 0.4, 0.2, 0.3])
-    num = 200
-    noise = (np.arange(num) + 0.5) / num
-    logits = torch.from_numpy(np.log(p)).float().expand(num, 4)
-    ids, logprobs = sample(logits, np.ones(num, np.float32), np.full(num, top_p, np.float32), noise)
-    nucleus = [1, 3, 2, 0][:kept]
-    assert set(ids.tolist()) == set(nucleus)
-    shares = np.bincount(ids, minlength=4) / num
-    for token in nucleus:
-        assert logprobs[ids == token][0].exp().item() == pytest.approx(p[token] / p[nucleus].sum(), abs=1e-5)
-        assert shares[token] == pytest.approx(p[token] / p[nucleus].sum(), abs=0.01)
 
 
 def test_a_large_vocabulary_is_summed_up_without_rounding_tokens_into_their_neighbours():
@@ -108,14 +74,14 @@ def test_a_large_vocabulary_is_summed_up_without_rounding_tokens_into_their_neig
     noise = (expected + 0.003) / num_ids
     logits = torch.zeros(1, num_ids).expand(len(expected), num_ids)
     ones = np.ones(len(expected), np.float32)
-    assert sample(logits, ones, ones, noise)[0].tolist() == expected.tolist()
+    assert sample(logits, ones, noise)[0].tolist() == expected.tolist()
 
 
 def test_the_largest_noise_there_is_draws_the_last_token_that_has_any_probability():
     logits = torch.tensor([[0.0, 0.0, -float("inf")]])
     one = np.ones(1, np.float32)
-    assert sample(logits, one, one, np.array([1 - 2.0**-53]))[0].tolist() == [1]
-    assert sample(logits, one, one, np.array([0.0]))[0].tolist() == [0]
+    assert sample(logits, one, np.array([1 - 2.0**-53]))[0].tolist() == [1]
+    assert sample(logits, one, np.array([0.0]))[0].tolist() == [0]
 
 
 def _request(prompt: int, most: int) -> Request:

@@ -130,18 +130,6 @@ def test_log_probs_are_those_of_the_distribution_sampled_from(temperature, engin
         assert gap(model, ids, said, temperature) <= 1e-5
 
 
-def test_nucleus_log_probs_are_those_within_the_nucleus(engine, model):
-    probabilities, order = reference_logprobs(model, PROMPT)[-1].exp().sort(descending=True)
-    size = int((probabilities.cumsum(0) < 0.3).sum()) + 1
-    within = {
-        int(i): float((p / probabilities[:size].sum()).log()) for i, p in zip(order[:size], probabilities, strict=False)
-    }
-    asked = (request(PROMPT, noise_seed=i, max_new_tokens=1, top_p=0.3) for i in range(200))
-    for said in ask(engine, *asked):
-        assert said.action_ids[0] in order[:size]
-        assert said.behaviour_logprobs[0] == pytest.approx(within[said.action_ids[0]], abs=1e-5)
-
-
 def test_a_turn_stops_at_the_stop_token_or_at_the_limit_or_at_the_window(engine):
     completions = ask(engine, *(request(PROMPT, noise_seed=i, max_new_tokens=40) for i in range(100)))
     stopped = [c for c in completions if c.stop is StopReason.STOP]

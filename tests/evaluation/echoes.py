@@ -37,11 +37,11 @@ def echoed(
     trained: Sequence[Group] = (),
 ) -> list[Group]:
     """The suite as the echo plays it under one control."""
-    (condition,) = [c for c in suite.conditions() if c.name == control]
+    (one,) = [c for c in suite.conditions() if c.name == control]
     sampler = scripted_sampler(policy or Echo(), mechanism)
     packs = suite.packs(world)
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, monitor=RolloutMonitor())
-    return play(suite, condition, packs, setting, trained)
+    return play(suite, one, packs, setting, trained)
 
 
 def shown(group: Group) -> list[str]:

@@ -43,19 +43,20 @@ def test_a_world_that_draws_no_packs_is_named_beside_the_suite() -> None:
 def test_packs_go_by_identity() -> None:
     suite, world = Suite(name="a", num_packs=3, pack_size=4), Levers()
     assert suite.packs(world) == Suite(name="b", num_packs=5, pack_size=4).packs(Levers())[:3]
-    assert suite.packs(world) != Suite(name="a", num_packs=3, pack_size=4, seed=1).packs(world)
+    assert suite.packs(world) != Suite(name="a", num_packs=3, pack_size=4, split="train").packs(world)
 
 
 def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_start_from_cold_to_hot_then_by_references() -> (
     None
 ):
-    found = Suite(name="heldout", num_packs=2).conditions()
+    suite = Suite(name="heldout", num_packs=2)
+    found = suite.conditions()
     assert [c.name for c in found] == [
         "trained", "blanked_context", "warm_start_t0.0", "warm_start_t0.3", "warm_start_t0.5", "warm_start_t0.7", "warm_start",
         "warm_start_blanked", "random", "memoryless", "scripted", "oracle",
     ]  # fmt: skip
-    assert [c.temperature for c in found] == [1.0, 1.0, 0.0, 0.3, 0.5, 0.7, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
-    assert found[1].label == "test_heldout_blanked_context"
+    assert [suite.temperature_of(c) for c in found] == [1.0, 1.0, 0.0, 0.3, 0.5, 0.7, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert suite.label(found[1]) == "test_heldout_blanked_context"
 
 
 def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s_and_controls_can_be_left_out() -> None:

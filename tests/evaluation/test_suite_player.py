@@ -51,13 +51,12 @@ def test_the_warm_start_is_blanked_at_the_temperature_at_which_it_solves_most(mo
 
     monkeypatch.setattr(suite_player, "play", by_heat)
     player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
-    sampler = scripted_sampler(Echo(), MECHANISM)
+    here = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
     found = {}
     for suite in (replace(SUITE, name="earlier", num_packs=4, warm_start_temperatures=(0.9,)), SUITE):
         for condition in suite.conditions():
-            here = Setting(env=WORLD, mechanism=MECHANISM, sampler=replace(sampler, temperature=condition.temperature))
             found[condition.name] = player.play(suite, condition, here)
-    assert heat["warm_start_blanked"] == found["warm_start_blanked"].condition.temperature == 0.7
+    assert heat["warm_start_blanked"] == found["warm_start_blanked"].temperature == 0.7
     outcomes = found["trained"].outcomes
     rules = dict(zip(outcomes.pack_ids, outcomes.rules, strict=True))
     assert outcomes.num_rules < outcomes.num_packs, "24 orders of four colours, and 40 packs"
@@ -82,11 +81,14 @@ def test_a_control_gets_what_the_trained_policy_played_in_its_own_suite() -> Non
 
     player = SuitePlayer(Direct())  # pyright: ignore[reportArgumentType]
     setting = Setting(env=WORLD, mechanism=MECHANISM, sampler=scripted_sampler(Echo(), MECHANISM))
-    suites = [replace(SUITE, name=f"of_{seed}", num_packs=2, seed=seed, controls=(After(),)) for seed in range(2)]
+    suites = [
+        replace(SUITE, name=f"of_{n}", num_packs=2, split=of, controls=(After(),))
+        for n, of in enumerate(("train", "test"))
+    ]
     for weights in ("trained", "none"):
         for suite in suites:
             for condition in suite.conditions():
-                if condition.control.weights == weights:
+                if condition.weights == weights:
                     seen.setdefault(condition.name, set()).add(player.play(suite, condition, setting).suite.name)
     assert seen == {name: {"of_0", "of_1"} for name in ("trained", "after")}
 

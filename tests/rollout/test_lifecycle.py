@@ -249,10 +249,10 @@ def test_every_turn_has_noise_of_its_own_that_goes_by_run_seed_version_and_ident
         assert not set(noise(**change).values()) & set(seeds.values())
 
 
-def test_an_engine_is_asked_with_the_temperature_and_the_nucleus_of_the_run_in_every_turn():
+def test_an_engine_is_asked_with_the_temperature_of_the_run_in_every_turn():
     engine = FunctionEngine(lambda _: SAY_W1)
-    live(engine, temperature=0.3, top_p=0.8)
-    assert {(r.temperature, r.top_p) for r in engine.requests} == {(0.3, 0.8)}
+    live(engine, temperature=0.3)
+    assert {r.temperature for r in engine.requests} == {0.3}
     assert {r.max_new_tokens for r in engine.requests} == {4}
 
 

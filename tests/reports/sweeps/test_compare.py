@@ -38,12 +38,12 @@ def successes(seed: int, rate: float) -> np.ndarray:
 
 def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], ids: list[str] | None = None) -> None:
     played = []
-    for condition in suite.conditions():
-        success = by_condition[condition.name]
+    for control in suite.conditions():
+        success = by_condition[control.name]
         packs = tuple(ids or [f"pack {n}" for n in range(len(success))])
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=packs)
-        played.append(PlayedCondition(suite=suite, condition=condition, env="levers", outcomes=outcomes))
-    controls = {one.condition.name: [] for one in played[1:]}
+        played.append(PlayedCondition(suite=suite, control=control, env="levers", outcomes=outcomes))
+    controls = {one.control.name: [] for one in played[1:]}
     paired = {"trained_minus_best_warm_start": None, "gain_ci95": None, "blanked_max_deviation": None}
     record = {"env": "levers", "packs": PACKS, "pack_size": 3, "temperature": 1.0, "cod_gain": None, "paired": paired}
     record |= {"positions": [], "controls": controls}
