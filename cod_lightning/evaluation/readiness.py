@@ -26,7 +26,7 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     world, key, chosen = settled.env, f"data.suites.{suite.name}.controls", settled.chosen
     with settled.answering(world, "an environment that draws packs, and begins a task"):
         split, size = Split(settled.split), settled.pack_size or pack_size
-        first = world.sample_pack(split=split, index=0, num_tasks=size)
+        first = world.sample_pack(split=split, index=0, num_tasks=size, seed=settled.seed)
         _check_words(settled, world, first, mechanism, chat)
     fitting = list[Control]()
     for one in chosen:

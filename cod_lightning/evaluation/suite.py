@@ -37,6 +37,8 @@ class Suite:
     """Sampling temperature of the trained policy; 0 is greedy."""
     split: Literal["train", "validation", "test"] = "test"
     """Share of the worlds that packs are drawn from."""
+    seed: int = 0
+    """Seed of the packs, the same for every policy, checkpoint and control."""
     controls: tuple[str | Control, ...] | None = None
     """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, random,
     memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
@@ -89,7 +91,7 @@ class Suite:
         draw, split, size = world.sample_pack, Split(self.split), self.pack_size
         with self.answering(world, "an environment that draws packs"):
             indices = range(self.num_packs)
-            packs = [see_kept(draw(split=split, index=i, num_tasks=size)) for i in indices]
+            packs = [see_kept(draw(split=split, index=i, num_tasks=size, seed=self.seed)) for i in indices]
         if len({pack.id for pack in packs}) < len(packs):
             expected = f"packs with ids of their own; {world.name} gives several of these one id"
             remedy = "Put split, seed and index into the Pack's id, then `test` with the run's last checkpoint."
