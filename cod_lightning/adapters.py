@@ -62,11 +62,6 @@ def synced_weights(model: nn.Module, *, adapter: bool) -> Iterator[tuple[str, Te
         yield name, whole(weight)
 
 
-def plain_names(model: nn.Module) -> frozenset[str]:
-    """Names of all weights of the model as they would be without an adapter."""
-    return frozenset(name for name, _ in _stored(model))
-
-
 def adapter_scales(model: nn.Module, *, acting: bool = False) -> dict[str, float]:
     """By layer, how many times the adapter's product is added; with `acting` 0 where it is switched off now."""
     return {

@@ -102,7 +102,7 @@ def _engine_bytes(
     if on_gpu and how.kv_cache_gb is None:
         return int(how.gpu_memory_utilization * available)
     size = getattr(torch, how.dtype).itemsize if how.dtype else weight_bytes
-    weights = base_bytes(sizes, size, four_bit=policy.four_bit and not engine.dequantise)
+    weights = base_bytes(sizes, size, four_bit=policy.four_bit)
     weights += size * sizes.num_adapter_weights
     return int(weights + (how.kv_cache_gb or 1.0) * GIB)
 

@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     key = _check(options, engine, policy)
     signal.signal(signal.SIGTERM, Stopped.at_once)
     with ExitStack() as held:
-        model = _model(policy, engine, cli, held)
+        model = _model(policy, cli, held)
         each, visible = options.gpus_per_server, os.environ.get("CUDA_VISIBLE_DEVICES")
         gpus = visible.split(",") if visible else [str(i) for i in range(options.num_servers * each)]
         devices = tuple(",".join(gpus[i * each : (i + 1) * each]) for i in range(options.num_servers))
@@ -85,14 +85,14 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     return key
 
 
-def _model(policy: Any, engine: VLLMServerEngine, cli: Any, held: ExitStack) -> Path | str:
+def _model(policy: Any, cli: Any, held: ExitStack) -> Path | str:
     """What a server is started from: the policy's own folder or name, or else a folder written for it, until `held` ends."""
     if isinstance(policy, PretrainedPolicy) and not policy.four_bit:
         return checkpoint_folder(policy.path, "model.policy.path")
     model = policy.model(policy.tokenizer(cli.datamodule.words_for(policy)))
     folder = held.enter_context(closing(WeightFolder()))
     if isinstance(policy, LoRAPolicy):
-        return folder.write_base(model, four_bit=not engine.dequantise)
+        return folder.write_base(model)
     return folder.write(model, model.state_dict().items(), "start")
 
 

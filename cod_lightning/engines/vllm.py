@@ -132,13 +132,13 @@ class VLLMEngine(Engine):
     Log-probabilities are those after temperature and top-p (vLLM's `processed_logprobs`), so they belong to the distribution
     that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed.
 
+    A base of 4 bits is served as it is, by the package vllm-bnb-plugin, which computes in bfloat16.
+
     Args:
         dtype: What vLLM computes in; null takes the model's own.
         max_num_seqs: Requests that are decoded at a time; further ones wait.
         gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
-        dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
-            vllm-bnb-plugin, which computes in bfloat16.
         sleep: Release the memory of weights and cache while training goes on; without effect on a CPU.
     """
 
@@ -150,10 +150,9 @@ class VLLMEngine(Engine):
         max_num_seqs: Count = 256,
         gpu_memory_utilization: PositiveShare = 0.4,
         kv_cache_gb: Positive | None = None,
-        dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        self.dtype, self.max_num_seqs, self.dequantise = dtype, max_num_seqs, dequantise
+        self.dtype, self.max_num_seqs = dtype, max_num_seqs
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
@@ -168,14 +167,13 @@ class VLLMEngine(Engine):
         """A vLLM that goes with what is installed, a model that it can serve, room for the adapter, and what a base in 4 bits
         needs."""
         check_installed(type(self).__name__)
-        check_served(served, type(self).__name__, self.dtype, adapter=True, dequantise=self.dequantise)
+        check_served(served, type(self).__name__, self.dtype)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start vLLM for this model's architecture, with a window of `window` tokens."""
         served = served_of(model)
         self.check(served)
         self._model = model
-        four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or served.dtype
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         llm = start(
@@ -183,14 +181,14 @@ class VLLMEngine(Engine):
             self,
             window=window or self._model.config.get_text_config().max_position_embeddings,
             adapter_rank=room_for(served.adapter_rank),
-            four_bit=four_bit,
+            four_bit=served.four_bit,
         )
         self._driver = Driver(llm, sorted(stop_ids))
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(self._model)
         if self._folder is not None:
             self._folder.close()
         self._folder = WeightFolder() if served.adapter_rank else None
-        if self._folder is not None and not four_bit:
+        if self._folder is not None and not served.four_bit:
             self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import PrefixChange, revert_weight_conversion
 
-from cod_lightning.adapters import plain_weights, stored_base, write_adapter, write_adapter_config
+from cod_lightning.adapters import is_four_bit, plain_weights, stored_base, write_adapter, write_adapter_config
 from cod_lightning.files import scratch_prefix
 
 _READS_INPUT_EMBEDDINGS = {"Gemma2ForCausalLM", "Gemma3nForCausalLM"}
@@ -67,9 +67,9 @@ class WeightFolder:
             save_file(_apart(CheckpointForm(model)(weights)), folder / "model.safetensors", metadata={"format": "pt"})
         return folder
 
-    def write_base(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
-        """Replace what is there by the base of a model with an adapter, in its 4 bits or dequantised."""
-        if not four_bit:
+    def write_base(self, model: PreTrainedModel) -> Path:
+        """Replace what is there by the base of a model with an adapter, as it is kept."""
+        if not is_four_bit(model):
             return self.write(model, plain_weights(model, merge=False), "start")
         with self._fresh("start") as folder:
             write_four_bit(model, folder)

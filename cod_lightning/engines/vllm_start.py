@@ -189,16 +189,13 @@ def check_installed(engine: str) -> None:
     raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
 
 
-def check_served(served: Served, engine: str, dtype: str | None, *, adapter: bool, dequantise: bool) -> None:
-    """Raise `ConfigError` for a model that vLLM cannot serve: its adapter apart or merged in, its 4 bits as they are or in full."""
+def check_served(served: Served, engine: str, dtype: str | None) -> None:
+    """Raise `ConfigError` for a model that vLLM cannot serve."""
     check_experts(served)
-    if adapter:
-        room_for(served.adapter_rank)
-    if dequantise or not (adapter and served.four_bit):
+    room_for(served.adapter_rank)
+    if not served.four_bit:
         return
-    or_not = (
-        "set data.engine.dequantise, which takes the memory of the whole model, or choose engine=TransformersEngine."
-    )
+    or_not = "or choose engine=TransformersEngine."
     if find_spec(_FOUR_BIT) is None:
         expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
         remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"

@@ -63,6 +63,6 @@ def _down_projection(model):
 
 def test_float32_is_refused_with_what_to_do_instead(base):
     model = adapted(QLoRAPolicy, base)
-    with pytest.raises(ConfigError, match=r"model.policy.dtype.*bfloat16.*data.engine.dequantise") as raised:
+    with pytest.raises(ConfigError, match=r"model.policy.dtype.*bfloat16.*engine=TransformersEngine") as raised:
         VLLMEngine().bind(model, stop_ids=[2], window=256)
     assert "float32" in str(raised.value)

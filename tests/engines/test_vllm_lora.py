@@ -9,32 +9,30 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.adapters import adapter_weights, plain_weights, trained_weights
+from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import EngineFailure, EngineMismatch
-from cod_lightning.models import LoRAPolicy, QLoRAPolicy
+from cod_lightning.models import LoRAPolicy
 from tests.adapted import adapted, step
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 LEFT_OUT = "model.layers.1.mlp.down_proj.lora_B.default.weight"
 
 
-IN_PROCESS, QUANTISED, ON_A_SERVER = "in this process", "over 4 bits", "on a server"
-in_process = pytest.mark.parametrize(
-    "started", [IN_PROCESS, pytest.param(QUANTISED, marks=pytest.mark.soak)], indirect=True
-)
+IN_PROCESS, ON_A_SERVER = "in this process", "on a server"
+in_process = pytest.mark.parametrize("started", [IN_PROCESS], indirect=True)
 on_a_server = pytest.mark.parametrize("started", [ON_A_SERVER], indirect=True)
 
 
-@pytest.fixture(scope="module", params=[IN_PROCESS, pytest.param(QUANTISED, marks=pytest.mark.soak), ON_A_SERVER])
+@pytest.fixture(scope="module", params=[IN_PROCESS, ON_A_SERVER])
 def started(request, base, tmp_path_factory):
     """An engine and the model that it serves."""
-    model = adapted(QLoRAPolicy if request.param is QUANTISED else LoRAPolicy, base)
-    engine = VLLMEngine(dequantise=True)
+    model = adapted(LoRAPolicy, base)
+    engine = VLLMEngine()
     if request.param is ON_A_SERVER:
         engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True)
         engine.log_folder = tmp_path_factory.mktemp("logs")
@@ -108,20 +106,6 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     sync(engine, model)
     with pytest.raises(EngineMismatch, match="went on from keys and values of earlier weights"):
         SelfTest()(engine, model, window=256)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("started", [QUANTISED], indirect=True)
-def test_the_base_before_it_was_quantised_is_caught(started, base):
-    engine, model = started
-    sync(engine, model)
-    engine._reload(Qwen3ForCausalLM.from_pretrained(base, dtype=torch.float32).state_dict().items())
-    engine._forget_prefixes()
-    try:
-        with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
-            SelfTest()(engine, model, window=256)
-    finally:
-        engine._reload(plain_weights(model, merge=False))
 
 
 def test_a_sync_of_part_of_an_adapter_is_refused(started):

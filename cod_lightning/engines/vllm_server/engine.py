@@ -14,7 +14,7 @@ from msgspec import structs
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights, plain_names
+from cod_lightning.adapters import trained_weights
 from cod_lightning.clients.access import key_of
 from cod_lightning.engines.base import NO_MODEL, Completion, Engine, Request, Served
 from cod_lightning.engines.vllm_server.client import ServerClient, turn_body
@@ -57,12 +57,11 @@ class VLLMServerEngine(Engine):
         wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
-        merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
-            were started without room for one.
-        dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
     """
+
+    takes_adapters = True
 
     def __init__(
         self,
@@ -76,8 +75,6 @@ class VLLMServerEngine(Engine):
         wait_s: NonNegative = 0.0,
         return_s: Positive = 300.0,
         sync_timeout_s: Positive = 600.0,
-        merge_adapters: bool = False,
-        dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
         self.urls = checked_urls(urls or ())
@@ -87,7 +84,6 @@ class VLLMServerEngine(Engine):
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s = timeout_s
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
-        self.takes_adapters, self.dequantise = not merge_adapters, dequantise
         self.sleeps, self.asleep = sleep, False
         self._live = set[object]()
         """Turns that are being waited for."""
@@ -115,8 +111,7 @@ class VLLMServerEngine(Engine):
 
     def check_started(self, served: Served) -> None:
         """Raise `ConfigError` for what servers of this machine could not serve, those of the command `serve` too."""
-        name, adapter = type(self).__name__, self.takes_adapters
-        check_served(served, name, self.local.dtype, adapter=adapter, dequantise=self.dequantise)
+        check_served(served, type(self).__name__, self.local.dtype)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -125,9 +120,8 @@ class VLLMServerEngine(Engine):
         self.close()
         self._model = trained = cast(PreTrainedModel, model)
         self._stop_ids = sorted(stop_ids)
-        rank_needed = served.adapter_rank if self.takes_adapters else 0
-        self._adapted = rank_needed > 0
-        self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
+        self._adapted = served.adapter_rank > 0
+        self._names = frozenset(trained_weights(model))
         longest = window or int(trained.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights_folder, adapter=self._adapted, in_flight=self.in_flight)
@@ -136,13 +130,14 @@ class VLLMServerEngine(Engine):
         servers = [Server(self._client(url, key)) for url in self.urls[first:] + self.urls[:first]]
         if self.start:
             key = key or secrets.token_urlsafe(32)
-            folder = self._supply.begin(trained, four_bit=served.four_bit and not self.dequantise)
+            folder = self._supply.begin(trained)
             for index in range(self.start * rank(), self.start * (rank() + 1)):
                 servers.append(self.local_server(index, folder, served, longest, key))
             start_all(servers)
         self._fleet = Fleet(servers, self._supply.bring_back, return_s=self.return_s)
         facts = on_all(servers, lambda server: server.client.facts())
-        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
+        by_url = dict(zip([s.url for s in servers], facts, strict=True))
+        self.precision = check_facts(by_url, longest, served.adapter_rank)
 
     def local_server(
         self, index: int, model: Path | str, served: Served, window: int, key: str, **where: Any
@@ -160,7 +155,7 @@ class VLLMServerEngine(Engine):
             log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
             key=key,
             sleep=self.sleeps,
-            adapter_rank=room_for(served.adapter_rank) if self.takes_adapters else 0,
+            adapter_rank=room_for(served.adapter_rank),
             **where,
         )
         return Server(self._client(process.url, key), process)

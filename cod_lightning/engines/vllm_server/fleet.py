@@ -70,8 +70,7 @@ def check_facts(facts: Mapping[str, ServerFacts], window: int, adapter_rank: int
                 f"a server with room for adapters of rank {adapter_rank} (model.policy.rank), not {server.adapter_rank}"
             )
             flags = f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank {adapter_rank} or more"
-            remedy = f"Start it with {flags}, or set data.engine.merge_adapters to send all weights."
-            raise ConfigError("data.engine.urls", url, expected, remedy)
+            raise ConfigError("data.engine.urls", url, expected, f"Start it with {flags}.")
         if server.window < window:
             expected = f"at least {window} (model.policy.window), not {server.window}"
             remedy = f"Start it with --max-model-len {window}, or lower model.policy.window."

@@ -37,10 +37,10 @@ class WeightSupply:
         """Where servers find the latest."""
         self.label, self._before = "", ""
 
-    def begin(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
-        """A folder that a server can be started from; under an adapter the base, in its 4 bits if asked to."""
+    def begin(self, model: PreTrainedModel) -> Path:
+        """A folder that a server can be started from; under an adapter the base."""
         if self._adapter:
-            return self._start.write_base(model, four_bit=four_bit)
+            return self._start.write_base(model)
         return self._start.write(model, synced_weights(model, adapter=False), "start")
 
     def sync(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
+from cod_lightning.adapters import adapter_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server import fleet
@@ -545,15 +545,6 @@ def test_an_adapter_is_taken_again_at_a_sync_of_the_same_version_and_after_a_try
     assert (said.policy_version, list(roomy.adapters), roomy.version) == (2, [engine.label], engine.label)
 
 
-def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_is_asked_for(
-    two, with_adapter, tmp_path
-):
-    engine = engine_for(two, with_adapter, tmp_path, version=None, merge_adapters=True)
-    assert not engine.takes_adapters
-    engine.update_weights(plain_weights(with_adapter, merge=True), 1)
-    assert two[0].loaded == [plain_names(with_adapter)]
-
-
 START = "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
 
 
@@ -567,7 +558,7 @@ START = "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server"
         ({"window": 128}, True, ("at least 256 (model.policy.window), not 128",)),
         ({"dtype": "torch.bfloat16"}, True, ("servers of one precision",)),
         ({"adapter_rank": 2}, True, ("room for adapters of rank 4 (model.policy.rank), not 2", "--max-lora-rank 4")),
-        ({"adapter_rank": 0}, True, ("not 0", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "data.engine.merge_adapters")),
+        ({"adapter_rank": 0}, True, ("not 0", "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1")),
         ({}, False, ("a vLLM server that answers",)),
     ],
 )
