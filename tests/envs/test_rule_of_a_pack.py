@@ -33,8 +33,8 @@ def test_levers_hide_what_each_gives_apps_the_habits_that_tasks_ask_for_and_lake
         found.setdefault(hidden(LEVERS, pack), set()).add(pack.tasks[0].spec.colours)  # pyright: ignore
     assert 1 < len(found) <= 24
     assert all(len(colours) == 1 for colours in found.values())
-    world = AppsWays(slots=["card", "address", "boss"])
-    assert 8 < len({hidden(world, pack) for pack in drawn(world, 200)}) <= 64
+    world = AppsWays()
+    assert len({hidden(world, pack) for pack in drawn(world, 200)}) > 100
     world = FrozenLakeObscure(size_min=3, size_max=3)
     assert len({hidden(world, pack) for pack in drawn(world, 200)}) == 24
 

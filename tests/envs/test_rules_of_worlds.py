@@ -147,7 +147,7 @@ OTHERS = [
         ],
         [{"question_cost": 0.1}],
     ),
-    (AppsWays, {}, [{"max_turns": 2}, {"misses": 0}, {"slots": ("card", "boss", "sign")}], []),
+    (AppsWays, {}, [{"max_turns": 2}], []),
     (TerminalWays, {}, [{"max_turns": 3}], []),
 ]  # fmt: skip
 
