@@ -128,13 +128,13 @@ OTHERS = [
     (
         Learn2Ask,
         {},
-        [{"num_items": 9}, {"num_required": 2}, {"num_conditions": 4}, {"stop_share": 0.5}],
+        [{"num_items": 9}, {"num_required": 2}, {"num_conditions": 4}],
         [{"normalise": False, "form": "raw"}],
     ),
     (
         Terminal,
         {},
-        [{"quirks": 1}, {"max_turns": 5}, {"max_commands": 3}, {"composite_ratio": 0.2}],
+        [{"quirks": 1}, {"max_turns": 5}, {"composite_ratio": 0.2}],
         [{"feedback": "plain", "length_penalty": 0.2}],
     ),
     (PDEDiscovery, {}, [{"max_terms": 1}, {"noise_level": 0.01}, {"grid_points": 65}], [{"world_memory": False}]),
@@ -145,7 +145,7 @@ OTHERS = [
             {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("template",)},
             {"templates": ["send_mail"]},
         ],
-        [{"question_cost": 0.1}],
+        [],
     ),
     (AppsWays, {}, [{"max_turns": 2}], []),
     (TerminalWays, {}, [{"max_turns": 3}], []),
@@ -177,7 +177,7 @@ PLAYED = {
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
 PLAYED_SLOWLY = {
     "lake-positions": (lambda: FrozenLakeObscure(feedback="positions"), "success", 30, (0.4, 0.8), 0.9, 0.5),
-    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=4, max_commands=4), "success", 40, (0.1, 0.6), 0.85, 0.2),
+    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=2), "success", 40, (0.1, 0.6), 0.85, 0.2),
     "apps-quirks": (lambda: Apps(quirks=5), "success", 15, (-0.1, 0.5), 0.9, 0.1),
     "lake-natural": (FrozenLakeObscure, "success", 30, (0.4, 0.8), 0.9, 0.5),
     "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 100, (0.45, 0.65), 0.95, 0.4),

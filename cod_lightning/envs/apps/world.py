@@ -24,13 +24,15 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.errors import ConfigError, check_between, did_you_mean, some_of
-from cod_lightning.ranges import Count, Natural, Share
+from cod_lightning.ranges import Count, Natural
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
 _MOST_SHOWN = 8_000
 """Letters of what is shown after a turn."""
+_QUESTION_COST = 0.05
+"""What each question takes from the reward."""
 
 
 class AppTools(Tools["Apps"]):
@@ -103,7 +105,6 @@ class Apps(TaskWorld[AppsTask]):
         max_turns: Turns per task.
         spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
         patience: Questions of a task that the person answers.
-        question_cost: What each question takes from the reward.
         difficulties: Levels of kinds of tasks: the number of apps, 3 for more, and one more for kinds that take many calls.
         templates: Kinds of tasks that may be drawn; null for all but those in which the person wants to confirm a payment
             (confirm_transfer, confirm_pay_contact, confirm_goods).
@@ -128,7 +129,6 @@ class Apps(TaskWorld[AppsTask]):
         max_turns: Count = 16,
         spare_calls: Natural = 2,
         patience: Count = 2,
-        question_cost: Share = 0.05,
         difficulties: Sequence[Literal[1, 2, 3]] = (1, 2, 3),
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
@@ -136,8 +136,8 @@ class Apps(TaskWorld[AppsTask]):
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
         self.form, self.quirks, self.max_turns, self.spare_calls = actions, quirks, max_turns, spare_calls
-        self.patience, self.question_cost = patience, question_cost
-        self.split_by, self.difficulties, self.teacher = tuple(split_by), tuple(difficulties), teacher
+        self.patience, self.split_by, self.difficulties = patience, tuple(split_by), tuple(difficulties)
+        self.teacher = teacher
         self.extensions = tuple(extensions)
         self.site = site_of(self.extensions)
         self._check()
@@ -246,7 +246,7 @@ class Apps(TaskWorld[AppsTask]):
         if not any(check.passed for check in self._results if check.asked):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
-        return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
+        return max(0.01 if self.success else 0.0, share - _QUESTION_COST * self._server.user.questions)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""

@@ -48,16 +48,9 @@ class AnswerScorer(Unchanging, ABC):
 
 
 class ExactMatch(AnswerScorer):
-    """1 for the same text, up to spaces at the ends and runs of spaces.
-
-    Args:
-        ignore_case: Whether capital letters count as small ones.
-    """
+    """1 for the same text, up to capitals, spaces at the ends and runs of spaces."""
 
     form = "YOUR ANSWER"
-
-    def __init__(self, ignore_case: bool = True) -> None:
-        self.ignore_case = ignore_case
 
     def key_of(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -75,11 +68,7 @@ class ExactMatch(AnswerScorer):
         return text
 
     def grade(self, answer: str, key: Any) -> Grade:
-        return Grade(float(self._same(answer) == self._same(key)))
-
-    def _same(self, text: str) -> str:
-        words = " ".join(text.split())
-        return words.casefold() if self.ignore_case else words
+        return Grade(float(answer.casefold().split() == key.casefold().split()))
 
 
 class NumericMatch(AnswerScorer):

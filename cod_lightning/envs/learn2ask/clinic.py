@@ -10,11 +10,12 @@ from typing import Literal
 
 from cod_lightning.envs.base import split_of_text
 from cod_lightning.envs.learn2ask.items import BY_NAME, CONDITIONS, ITEMS, kin_of
-from cod_lightning.ranges import Share
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Split
 
 _MOST_EXTRA_TOLD = 3
+STOP_SHARE = 0.4
+"""Probability that nothing is missing."""
 Label = Literal["stop", "continue"]
 
 
@@ -60,8 +61,6 @@ class Clinics:
     """How many it does require, at least 1."""
     num_conditions: int = 6
     """Conditions that patients come with, 3 to 10."""
-    stop_share: Share = 0.4
-    """Probability that nothing is missing."""
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -84,7 +83,7 @@ class Clinics:
 
     def draw_mentioned(self, rng: random.Random, required: tuple[str, ...]) -> tuple[str, ...]:
         """First the label, then how many items are mentioned, then which: all sets of that size that fit are equally likely."""
-        stop, size = rng.random() < self.stop_share, rng.choice(self.mentioned_sizes)
+        stop, size = rng.random() < STOP_SHARE, rng.choice(self.mentioned_sizes)
         if stop:
             others = [name for name in self.items if name not in required]
             mentioned = [*required, *rng.sample(others, size - len(required))]
@@ -130,7 +129,7 @@ class Clinics:
         size, sub = len(mentioned), len(self.items) - self.num_required
         if_stop = math.comb(sub, size - self.num_required) if size >= self.num_required else 0
         if_continue = math.comb(len(self.items), size) - if_stop
-        stop, go_on = self.stop_share / max(1, if_stop), (1 - self.stop_share) / max(1, if_continue)
+        stop, go_on = STOP_SHARE / max(1, if_stop), (1 - STOP_SHARE) / max(1, if_continue)
         raw = {required: stop if set(required) <= set(mentioned) else go_on for required in sets}
         total = sum(raw.values())
         return {required: weight / total for required, weight in raw.items()} if total else {}

@@ -13,7 +13,7 @@ import gymnasium
 from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy, Traits, Unchanging
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
+from cod_lightning.envs.learn2ask.clinic import STOP_SHARE, Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded
@@ -128,7 +128,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         else:
             c = self.clinics
             check_unused(Learn2Ask, "without data.env.data_path", split_by=split_by)
-            self.name = f"learn2ask-{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
+            self.name = f"learn2ask-{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{STOP_SHARE:g}"
             self.wording = NaturalClinic(self.clinics, form) if protocol == "natural" else CompactClinic(self.clinics)
 
     @property

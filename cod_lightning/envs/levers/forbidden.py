@@ -24,7 +24,7 @@ from cod_lightning.envs.levers.world import LeverPlay, LeverPlayers, Levers, Lev
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.task_world import TaskVocabulary
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Count, Share
+from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, Task
 
@@ -32,6 +32,8 @@ _STATED = re.compile(r"never=(\d)|must not pull Lever (\d)|secret=(\d)|must not 
 _ASKING = re.compile(r"confirm-first|you must ask, by")
 _CONFIRM = "confirm"
 """The answer that asks."""
+OBEDIENCE = 0.9
+"""Probability that a demonstrated answer, or note, keeps the rule; the other one breaks it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class RuledPlayers(LeverPlayers):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
         first: Any = self.env._spec(pack.tasks[0])
-        dials, obedience = (self.env.teacher, self.env.obedience) if teaches else (QuotingDials(), 1.0)
+        dials, obedience = (self.env.teacher, OBEDIENCE) if teaches else (QuotingDials(), 1.0)
         once = self.env.stated == "first"
         play = _PLAYS[self.env.rule](
             self.env._worded(first),
@@ -148,7 +150,6 @@ class ForbiddenLever(Levers):
             ones have it from the context, as demonstrated contexts do, or not at all.
         rule: Each pack forbids one lever, which gives whatever colour is wanted (forbidden); the agent has to ask before the first
             pull of a task, which takes a pull (confirmed); the colour of one lever must not be noted (secret).
-        obedience: Probability that a demonstrated answer, or note, keeps the rule; the other one breaks it.
         max_turns: Pulls per task.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
@@ -161,7 +162,6 @@ class ForbiddenLever(Levers):
     def __init__(
         self,
         stated: Literal["always", "first"] = "always",
-        obedience: Share = 0.9,
         max_turns: Count = 2,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
@@ -170,7 +170,7 @@ class ForbiddenLever(Levers):
         if rule == "confirmed" and max_turns < 2:
             expected = "at least 2 with data.env.rule=confirmed, since asking takes a pull"
             raise ConfigError("data.env.max_turns", max_turns, expected, "2 is the default.")
-        self.stated, self.obedience, self.rule = stated, obedience, rule
+        self.stated, self.rule = stated, rule
         super().__init__(max_turns=max_turns, protocol=protocol, teacher=teacher)
         self.name = f"{rule}-{stated}-lever"
         self._start(self._ruled(LeverTask(goal=COLOURS[0], colours=COLOURS), 1, states=True))

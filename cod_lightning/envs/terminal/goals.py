@@ -11,7 +11,7 @@ from cod_lightning.envs.terminal.transfer import KNOWN_HOSTS, MOUNTS, SERVER
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"
 
 
-def set_up(task: TerminalTask, max_commands: int) -> Shell:
+def set_up(task: TerminalTask) -> Shell:
     """A session at the local machine, files in place."""
     local, remote = _local(task), _remote(task)
     kind, _, name = task.site.quirks.route.partition(" ")
@@ -19,7 +19,7 @@ def set_up(task: TerminalTask, max_commands: int) -> Shell:
     if kind == "jump":
         gateway = Machine("linux", name, "guest", ("", "home", "guest"))
         gateway.folder("/home/guest")
-    shell = Shell(task.site, local, remote, gateway, max_commands)
+    shell = Shell(task.site, local, remote, gateway)
     _fill(task, local, remote)
     for machine in (local, remote):
         machine.cwd = machine.home

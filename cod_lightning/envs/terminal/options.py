@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from cod_lightning.envs.terminal.machine import Machine, ShellError
 from cod_lightning.envs.terminal.quirks import Site
 
+MOST_COMMANDS = 8
+"""That one line may hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -28,7 +31,6 @@ class Session(ABC):
     local: Machine
     remote: Machine
     gateway: Machine | None
-    max_commands: int = 8
     sessions: list[Machine] = field(default_factory=list)
     code: int = 0
     budget: int = 0

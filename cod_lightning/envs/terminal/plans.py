@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from cod_lightning.envs.terminal.options import MOST_COMMANDS
 from cod_lightning.envs.terminal.quirks import Quirks
 
 LOCAL, REMOTE = "local", "remote"
@@ -33,10 +34,8 @@ def plan(view: TaskText, believed: Quirks) -> tuple[Step, ...]:
     return tuple(_Planner(view, believed).steps())
 
 
-def next_commands(
-    view: TaskText, believed: Quirks, done: Collection[str], side: str, most: int
-) -> tuple[tuple[str, str], ...]:
-    """(name, command) of the next line, at most so many; `enter` goes to the host, `leave` comes back."""
+def next_commands(view: TaskText, believed: Quirks, done: Collection[str], side: str) -> tuple[tuple[str, str], ...]:
+    """(name, command) of all that is left to do; `enter` goes to the host, `leave` comes back."""
     found: list[tuple[str, str]] = []
     for step in plan(view, believed):
         if step.name in done:
@@ -45,12 +44,12 @@ def next_commands(
             found.append(("enter", enter(view, believed)) if step.side == REMOTE else ("leave", "exit"))
             side = step.side
         found.append((step.name, step.command))
-    return tuple(found[:most])
+    return tuple(found)
 
 
-def num_lines(view: TaskText, believed: Quirks, most: int) -> int:
+def num_lines(view: TaskText, believed: Quirks) -> int:
     """Lines that the whole plan takes from the local side."""
-    return -(-len(next_commands(view, believed, (), LOCAL, 10_000)) // most)
+    return -(-len(next_commands(view, believed, (), LOCAL)) // MOST_COMMANDS)
 
 
 def enter(view: TaskText, believed: Quirks) -> str:

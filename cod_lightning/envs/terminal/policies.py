@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cod_lightning.envs.players import Play
+from cod_lightning.envs.terminal.options import MOST_COMMANDS
 from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, TaskText, enter, next_commands, plan
 from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, Site, homes, read_facts, with_quirks, write_facts
 from cod_lightning.envs.terminal.transfer import KNOWN_HOSTS, MOUNTS, SERVER
@@ -150,7 +151,6 @@ class ShellPlay(Play[Quirks]):
     The context counts at a task's first turn; later turns go on from the player's own words.
     """
 
-    most: int
     site: Site
 
     @property
@@ -182,13 +182,13 @@ class ShellPlay(Play[Quirks]):
             look = look or on_the_way
             if HOME in finished:
                 done -= {step.name for step in plan(view, believed) if step.side == LOCAL}
-        if look is None and (commands := next_commands(view, believed, done, side, self.most)):
-            return respond(believed, commands)
+        if look is None and (commands := next_commands(view, believed, done, side)):
+            return respond(believed, commands[:MOST_COMMANDS])
         step = look or look_home(view)
         visit = [(step.name, step.command)]
         if step.side != side:
             visit.insert(0, (ENTER, enter(view, believed)) if step.side == REMOTE else (LEAVE, "exit"))
-        return respond(believed, visit[: self.most])
+        return respond(believed, visit)
 
     def recorded(self, messages: Sequence[Message]) -> Quirks:
         """The last response's beliefs and what came after it, or the old notes."""

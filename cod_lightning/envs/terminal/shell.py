@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cod_lightning.envs.terminal.commands import HANDLERS
 from cod_lightning.envs.terminal.machine import MANAGED, MOST_LOOKS, ShellError
-from cod_lightning.envs.terminal.options import Result, Session
+from cod_lightning.envs.terminal.options import MOST_COMMANDS, Result, Session
 from cod_lightning.envs.terminal.parser import ShellCommand, expand, parse
 
 ALIASES = {"dir": "ls", "type": "cat", "copy": "cp", "move": "mv", "ren": "mv", "rename": "mv", "del": "rm"}
@@ -22,7 +22,7 @@ class Shell(Session):
         """Run a line, whatever it is; the work is bounded."""
         for machine in filter(None, (self.local, self.remote, self.gateway)):
             machine.patience = MOST_LOOKS
-        self.budget = self.max_commands
+        self.budget = MOST_COMMANDS
         return self.run_part(line)
 
     def run_part(self, line: str) -> Result:
@@ -30,7 +30,7 @@ class Shell(Session):
         try:
             commands = list(parse(line, windows=self.here.windows))
             if len(commands) > self.budget:
-                raise ShellError(f"shell: too many commands in one line (at most {self.max_commands})", 2)
+                raise ShellError(f"shell: too many commands in one line (at most {MOST_COMMANDS})", 2)
         except ShellError as error:
             self.code = error.code
             return Result(error.message, error.code, 1, 1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.answers import clean
 from cod_lightning.envs.task_world import WorldWording
-from cod_lightning.envs.terminal.options import Result
+from cod_lightning.envs.terminal.options import MOST_COMMANDS, Result
 from cod_lightning.envs.terminal.plans import TaskText
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
@@ -29,7 +29,7 @@ class TerminalView:
 class NaturalTerminal(WorldWording):
     """Full sentences, output and prompt as a terminal shows them."""
 
-    def rules(self, max_turns: int, max_commands: int) -> str:
+    def rules(self, max_turns: int) -> str:
         """System text."""
         aliases = ", ".join(f"{alias} for {name}" for alias, name in ALIASES.items())
         return (
@@ -37,7 +37,7 @@ class NaturalTerminal(WorldWording):
             "for; nothing else is judged.\n\n"
             f"Commands: {' '.join(COMMANDS)}; also {aliases}. Not every system has all of them, and a site may have ways of its "
             "own, which you find out by trying; what holds at this site may hold in related tasks, too.\n"
-            f"A line may hold up to {max_commands} commands joined by && (stops at the first failure) or ;. Quotes, variables "
+            f"A line may hold up to {MOST_COMMANDS} commands joined by && (stops at the first failure) or ;. Quotes, variables "
             "and the patterns * ? [..] work; pipes and redirects do not. ssh takes you to the remote host, exit back; scp and "
             "rsync work from the local machine.\n\n"
             f"You have {max_turns} steps, one command line each.\n\n"

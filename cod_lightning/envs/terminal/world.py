@@ -16,6 +16,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.task_world import TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.terminal.goals import missing, set_up
+from cod_lightning.envs.terminal.options import MOST_COMMANDS
 from cod_lightning.envs.terminal.plans import num_lines
 from cod_lightning.envs.terminal.policies import ShellPlay
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
@@ -55,7 +56,7 @@ class TerminalPlayers(TaskPlayers["Terminal"]):
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         """At the first task's site, where a pack has several."""
         site = self.env._spec(pack.tasks[0]).site
-        return ShellPlay(self.env.max_commands, site), site.quirks
+        return ShellPlay(site), site.quirks
 
 
 class Terminal(TaskWorld[TerminalTask]):
@@ -69,7 +70,6 @@ class Terminal(TaskWorld[TerminalTask]):
     Args:
         quirks: Hidden facts of a pack: 0 to 6.
         max_turns: Command lines per task; 12 is the reference's.
-        max_commands: Commands that one line may hold. With many, trying costs fewer turns.
         composite_ratio: Probability that a task is of a composite type.
         feedback: Whether the words after a failed task say which test of the goal failed (reason), or only that it did (plain).
         length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns. 0 is the reference's; with quirks a
@@ -87,22 +87,16 @@ class Terminal(TaskWorld[TerminalTask]):
         self,
         quirks: int = 2,
         max_turns: Count = 12,
-        max_commands: int = 8,
         composite_ratio: Share = 0.5,
         feedback: Literal["reason", "plain"] = "reason",
         length_penalty: Share = 0.0,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        self.quirks, self.max_turns, self.max_commands = quirks, max_turns, max_commands
+        self.quirks, self.max_turns = quirks, max_turns
         self.composite_ratio, self.length_penalty = composite_ratio, length_penalty
         self.feedback, self.teacher = feedback, teacher
         check_between("data.env.quirks", quirks, 0, len(SLOTS), "2 is the default.")
-        check_between("data.env.max_commands", max_commands, 1, 32, "8 is the default.")
-        self.name = f"terminal-natural-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-fixed"
-
-    @property
-    def rules(self) -> str:
-        return self.wording.rules(self.max_turns, self.max_commands)
+        self.name = f"terminal-natural-q{quirks}-t{max_turns}-{MOST_COMMANDS}-c{composite_ratio:g}-fixed"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One site of the split and N tasks at it; with 0 quirks a site for each task."""
@@ -127,15 +121,15 @@ class Terminal(TaskWorld[TerminalTask]):
             task = draw_task(rng, site or self._site(rng, None), kind)
             if (site is not None or split_of_text(repr(task)) is split) and self._in_time(task):
                 return task
-        wanted, remedy = f"enough for a task of the types {', '.join(TYPES)}", "Raise it or data.env.max_commands."
+        wanted, remedy = f"enough for a task of the types {', '.join(TYPES)}", "Raise it."
         raise exhausted("max_turns", self.max_turns, wanted, _MOST_DRAWS, remedy)
 
     def _in_time(self, task: TerminalTask) -> bool:
-        return num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
+        return num_lines(view_of(task), task.site.quirks) <= self.max_turns
 
     def _start(self, task: TerminalTask) -> None:
         self._task, self._lack = task, ""
-        self._shell = set_up(task, self.max_commands)
+        self._shell = set_up(task)
         self._view = TerminalView(task, self.max_turns, self._shell.prompt())
 
     def _observed(self) -> str:

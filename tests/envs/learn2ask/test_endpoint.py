@@ -105,8 +105,9 @@ def test_notes_are_one_short_line():
 
 def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wrong_key_ends_the_run():
     def played(judge):
-        env, mechanism = Learn2Ask(judge=judge, stop_share=0.0), HintContext()
-        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+        env, mechanism = Learn2Ask(judge=judge), HintContext()
+        packs = (env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1) for index in range(100))
+        pack = next(pack for pack in packs if pack.tasks[0].spec.label == "continue")
         sampler = replying_sampler(lambda messages, rng: "<answer>Do you have a fever: no, slight or high?</answer>")
         (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=sampler))
         return group.lifecycles[0].episodes[0]

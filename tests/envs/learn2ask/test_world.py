@@ -20,9 +20,9 @@ SMALL = {"num_items": 6, "num_required": 2, "num_conditions": 3}
 
 
 def test_labels_and_sizes_of_dialogues_are_drawn_as_said():
-    env = Learn2Ask(stop_share=0.3)
+    env = Learn2Ask()
     specs = [t.spec for i in range(250) for t in env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4).tasks]
-    assert abs(sum(spec.label == "stop" for spec in specs) / 1000 - 0.3) < 0.06
+    assert abs(sum(spec.label == "stop" for spec in specs) / 1000 - 0.4) < 0.06
     sizes = {"stop": set(), "continue": set()}
     for spec in specs:
         sizes[spec.label].add(len(spec.mentioned))
@@ -46,7 +46,7 @@ def test_after_a_change_the_scripted_policy_forgets_what_no_longer_holds():
 
 @pytest.mark.slow
 def test_the_posterior_is_what_sampling_gives():
-    clinics = Clinics(num_items=4, num_required=2, num_conditions=3, stop_share=0.4)
+    clinics = Clinics(num_items=4, num_required=2, num_conditions=3)
     rng, mentioned, counts = random.Random(0), {"fever", "pain"}, {}
     for _ in range(40_000):
         required = clinics.draw_protocol(rng)

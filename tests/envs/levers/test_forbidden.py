@@ -10,7 +10,7 @@ import pytest
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.levers import ForbiddenLever
+from cod_lightning.envs.levers import ForbiddenLever, forbidden
 from cod_lightning.envs.levers.forbidden import broke, must_ask, stated
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.methods.notebook import NotebookContext
@@ -163,9 +163,10 @@ def test_a_context_breaks_the_rule_where_it_says_any_colour_of_the_secret_lever(
 
 @every_protocol
 @every_rule
-def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_it(rule, protocol):
+def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_it(rule, protocol, monkeypatch):
+    monkeypatch.setattr(forbidden, "OBEDIENCE", 1.0)
     for says in ("always", "first"):
-        env, rng = ForbiddenLever(says, rule=rule, protocol=protocol, obedience=1.0), random.Random(1)
+        env, rng = ForbiddenLever(says, rule=rule, protocol=protocol), random.Random(1)
         pack = pack_of(env)
         teacher, spec = player(env, pack, "teacher"), pack.tasks[1].spec
         carried = env._worded(spec).rule(rule, spec.forbidden)
@@ -179,7 +180,7 @@ def test_a_demonstrated_context_begins_with_a_rule_that_is_said_once_and_keeps_i
 @every_protocol
 @each("rule", ["confirmed", "secret"])
 def test_a_rule_that_was_not_read_is_not_kept(rule, protocol):
-    env = ForbiddenLever("first", rule=rule, protocol=protocol, obedience=1.0)
+    env = ForbiddenLever("first", rule=rule, protocol=protocol)
     pack, rng = pack_of(env), random.Random(1)
     seen, _ = env.reset(options={"task": pack.tasks[1]})
     scripted, secret = player(env, pack, Reference.SCRIPTED), pack.tasks[0].spec.forbidden
@@ -205,10 +206,11 @@ def test_who_has_not_read_the_rule_does_not_pull_a_lever_again_that_gave_another
 
 
 @every_rule
-def test_demonstrations_keep_a_rule_as_often_as_obedience_says(rule):
+def test_demonstrations_keep_a_rule_as_often_as_obedience_says(rule, monkeypatch):
     for obedience in (0.0, 0.7, 1.0):
+        monkeypatch.setattr(forbidden, "OBEDIENCE", obedience)
         dials = QuotingDials(note_accuracy=1.0)
-        env = ForbiddenLever(rule=rule, protocol="compact", obedience=obedience, teacher=dials)
+        env = ForbiddenLever(rule=rule, protocol="compact", teacher=dials)
         pack, rng = pack_of(env), random.Random(1)
         env.reset(options={"task": pack.tasks[0]})
         teacher, lever = player(env, pack, "teacher"), pack.tasks[0].spec.forbidden

@@ -12,5 +12,5 @@ WORDS = st.sampled_from((*COMMANDS, *ALIASES, *SOME.split()))
 LINES = st.builds("ok <answer>{}</answer>".format, st.lists(WORDS, min_size=1, max_size=12).map(" ".join))
 CASES = {
     "terminal-natural": Case(Terminal, LINES),
-    "terminal-hard": Case(lambda: Terminal(quirks=3, max_turns=5, max_commands=4, length_penalty=0.1), LINES),
+    "terminal-hard": Case(lambda: Terminal(quirks=3, max_turns=5, length_penalty=0.1), LINES),
 }

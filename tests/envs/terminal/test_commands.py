@@ -24,7 +24,7 @@ def shell(system: str = "linux", **quirks: str) -> Shell:
     task = TerminalTask(
         site=site, type="mkdir", side="local", file="a.txt", other="x", members=(), mode="644", marker=1, decoys=()
     )
-    made = set_up(task, 8)
+    made = set_up(task)
     home = made.local.spell(made.local.home)
     for machine, folder in ((made.local, f"{home}/docs"), (made.remote, "/var/www/html")):
         machine.write(f"{folder}/a.txt", f"a of {machine.name}")
