@@ -4,16 +4,14 @@ FrozenLake's four directions and the four levers are both such tables. A context
 compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1 leads up`), and one parser reads both.
 """
 
-import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Share
-from cod_lightning.types import Message, Role
 
 NUMBERS = ("1", "2", "3", "4")
 UNKNOWN = "?"
@@ -189,28 +187,3 @@ class QuotingDials(TeacherDials):
         )
         stated = "" if self.infers else " Neither player nor notes concluded a fact that nothing stated."
         return super().described() + filled + quoted + stated
-
-
-def noisy_facts(
-    table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random, *, fills: str = "any"
-) -> dict[int, str]:
-    """Each entry as in `facts` (unknown where they have none) with that probability, else as `QuotingDials.fills` has it."""
-
-    def other(code: int) -> str:
-        unknown = fills == "unknown" or (fills == "stated" and code not in facts)
-        return UNKNOWN if unknown else rng.choice((*table.values, UNKNOWN))
-
-    return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
-
-
-def known_facts(
-    table: FactTable, messages: Sequence[Message], *, trust_context: bool, infers: bool = True
-) -> dict[int, str]:
-    """Effects seen in this dialogue, and the context's facts that do not contradict them."""
-    seen: dict[int, str] = {}
-    for message in messages[2:]:
-        if message.role is Role.USER:
-            seen.update(table.parse(message.content))
-    noted = table.parse(messages[0].content) if trust_context else {}
-    agreeing = {c: v for c, v in noted.items() if c not in seen and v not in seen.values()}
-    return table.complete({**seen, **agreeing}, infers=infers)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
-from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts
-from cod_lightning.types import Message
+from cod_lightning.envs.base import Demonstrator, TextPolicy
+from cod_lightning.envs.facts import UNKNOWN, FactTable, QuotingDials, TeacherDials
+from cod_lightning.types import Message, Role
 
 F = TypeVar("F")
 """What can be known of a hidden rule."""
@@ -145,13 +145,6 @@ def kept_or_any(
     return {name: fact for name, fact in drawn.items() if fact is not None}
 
 
-def reference(kind: Reference, play: Play[F], truth: F) -> TextPolicy:
-    """The player of that kind."""
-    if kind is Reference.RANDOM:
-        return RandomPlayer(play)
-    return ScriptedPlayer(play) if kind is Reference.SCRIPTED else OraclePlayer(play, truth)
-
-
 @dataclass(frozen=True)
 class TablePlay(Play[Mapping[int, str]]):
     """Play in a world whose hidden rule is a table of codes."""
@@ -170,14 +163,27 @@ class TablePlay(Play[Mapping[int, str]]):
         return self.wording.respond(rng.choice(self.table.values), rng.choice(self.table.codes))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[int, str]:
-        return known_facts(self.table, messages, trust_context=trust_context, infers=self.dials.infers)
+        """Effects seen in this dialogue, and the context's facts that do not contradict them."""
+        seen: dict[int, str] = {}
+        for message in messages[2:]:
+            if message.role is Role.USER:
+                seen.update(self.table.parse(message.content))
+        noted = self.table.parse(messages[0].content) if trust_context else {}
+        agreeing = {c: v for c, v in noted.items() if c not in seen and v not in seen.values()}
+        return self.table.complete({**seen, **agreeing}, infers=self.dials.infers)
 
     def recorded(self, messages: Sequence[Message]) -> Mapping[int, str]:
         stated = self.table.parse("\n".join(message.content for message in messages))
         return self.table.complete(stated, infers=self.dials.infers)
 
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
-        return noisy_facts(self.table, facts, accuracy, rng, fills=self.dials.fills)
+        """Each entry as in `facts` (unknown where they have none) with that probability, else as `QuotingDials.fills` has it."""
+
+        def other(code: int) -> str:
+            unknown = self.dials.fills == "unknown" or (self.dials.fills == "stated" and code not in facts)
+            return UNKNOWN if unknown else rng.choice((*self.table.values, UNKNOWN))
+
+        return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in self.table.codes}
 
     def earlier(self, truth: Mapping[int, str], rng: random.Random) -> Mapping[int, str]:
         """All, or with gaps those that are left and what a player concludes from them."""

@@ -18,7 +18,7 @@ from cod_lightning.envs.base import (
     beside,
     text_space,
 )
-from cod_lightning.envs.players import Play, Teacher, reference
+from cod_lightning.envs.players import OraclePlayer, Play, RandomPlayer, ScriptedPlayer, Teacher
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -47,7 +47,10 @@ class TaskPlayers(Players[W]):
         )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, *self.play(pack))
+        play, truth = self.play(pack)
+        if kind is Reference.RANDOM:
+            return RandomPlayer(play)
+        return ScriptedPlayer(play) if kind is Reference.SCRIPTED else OraclePlayer(play, truth)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         return Teacher(*self.play(pack, teaches=True), self.env.teacher)

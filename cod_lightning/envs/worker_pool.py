@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from msgspec import MsgspecError
+import msgspec
 
 from cod_lightning.envs.foreign_process import ForeignProcess
 from cod_lightning.envs.process_pool import PendingCall, ProcessPool
@@ -43,11 +43,11 @@ class Worker(ForeignProcess):
             self.socket.sendall(LENGTH.pack(len(request)) + request)
             (length,) = LENGTH.unpack(self._received(LENGTH.size, until))
             if length > _MOST_BYTES:
-                raise MsgspecError
-            return CallResult.read(self._received(length, until))
+                raise msgspec.MsgspecError
+            return msgspec.msgpack.decode(self._received(length, until), type=CallResult)
         except TimeoutError:
             raise WorldHung(f"no answer within {seconds:g} s; its process was killed") from None
-        except MsgspecError:
+        except msgspec.MsgspecError:
             raise WorldDied("its process answered what is no answer") from None
         except OSError:
             raise WorldDied(f"its process ended with exit code {self.code(_END_S)}") from None

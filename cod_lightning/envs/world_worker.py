@@ -72,15 +72,6 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     max_turns: int = 0
     traits: Traits = Traits()
 
-    @classmethod
-    def read(cls, content: bytes) -> "CallResult":
-        """`written` back again. Raises `MsgspecError` for what is none."""
-        return msgspec.msgpack.decode(content, type=cls)
-
-    def written(self) -> bytes:
-        """As bytes. Raises what msgspec raises for objects of the world's own."""
-        return msgspec.msgpack.encode(self)
-
 
 def main(control: int) -> None:
     """Answer what comes from the socket with this descriptor until the other side is gone.
@@ -96,7 +87,7 @@ def main(control: int) -> None:
     threading.Thread(target=_receive, args=(connection, asked), daemon=True).start()
 
     def send(result: CallResult) -> None:
-        content = result.written()
+        content = msgspec.msgpack.encode(result)
         connection.sendall(LENGTH.pack(len(content)) + content)
 
     try:
@@ -186,7 +177,7 @@ def answer(call: Call) -> CallResult:
             max_turns=int(env.max_turns),
             traits=replace(traits, reward_range=(float(low), float(high))),
         )
-        found.written()
+        msgspec.msgpack.encode(found)  # raises for objects of the world's own
         return found
     except MemoryError:
         raise

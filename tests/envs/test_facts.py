@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs import QuotingDials, TeacherDials
-from cod_lightning.envs.facts import UNKNOWN, FactTable, known_facts, noisy_facts
+from cod_lightning.envs.facts import UNKNOWN, FactTable
 from cod_lightning.envs.frozen_lake.policies import LakePlay
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import Teacher
@@ -17,6 +17,13 @@ from tests.cases import each
 TABLES = (CompactLake.facts, NaturalLake.facts, CompactLake(names_effects=False).facts)
 SOME_FACTS = st.dictionaries(st.integers(1, 4), st.sampled_from(CompactLake.facts.values))
 TRUTH = dict(enumerate(("up", "down", "left", "right"), start=1))
+
+
+def filling(how):
+    return LakePlay(CompactLake(3), QuotingDials(fills=how))
+
+
+PLAY = filling("any")
 
 
 def test_a_context_names_all_codes_in_order():
@@ -61,14 +68,14 @@ def test_what_was_seen_overrules_the_context():
         Message(Role.ASSISTANT, "up <answer>Direction_4</answer>"),
         Message(Role.USER, "4=up @(0,0)"),
     ]
-    assert known_facts(CompactLake.facts, said, trust_context=True) == {2: "left", 4: "up"}
-    assert known_facts(CompactLake.facts, said, trust_context=False) == {4: "up"}
+    assert PLAY.known(said, trust_context=True) == {2: "left", 4: "up"}
+    assert PLAY.known(said, trust_context=False) == {4: "up"}
 
 
 @each("accuracy", [0.0, 0.5, 1.0])
 def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(accuracy):
     rng = random.Random(0)
-    drawn = [noisy_facts(CompactLake.facts, TRUTH, accuracy, rng) for _ in range(4000)]
+    drawn = [PLAY.noisy(TRUTH, accuracy, rng) for _ in range(4000)]
     right = sum(facts[code] == TRUTH[code] for facts in drawn for code in TRUTH) / (4 * len(drawn))
     unknown = sum(facts[code] == UNKNOWN for facts in drawn for code in TRUTH) / (4 * len(drawn))
     assert right == pytest.approx(accuracy + (1 - accuracy) / 5, abs=0.02)
@@ -77,21 +84,19 @@ def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(a
 
 @given(facts=SOME_FACTS, seed=st.integers(0, 100))
 def test_a_note_without_the_truth_can_still_be_about_what_was_stated(facts, seed):
-    noted = noisy_facts(CompactLake.facts, facts, 0.0, random.Random(seed), fills="stated")
+    noted = filling("stated").noisy(facts, 0.0, random.Random(seed))
     assert {code for code, value in noted.items() if value != UNKNOWN} <= set(facts)
 
 
 @given(facts=SOME_FACTS, seed=st.integers(0, 100))
 def test_a_writer_that_seldom_notes_is_never_wrong(facts, seed):
-    noted = noisy_facts(CompactLake.facts, facts, 0.3, random.Random(seed), fills="unknown")
+    noted = filling("unknown").noisy(facts, 0.3, random.Random(seed))
     assert all(value in (UNKNOWN, facts.get(code)) for code, value in noted.items())
 
 
 def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
     drawn = [
-        noisy_facts(CompactLake.facts, {2: truth}, 0.0, random.Random(i), fills="stated")[2]
-        for truth in ("up", "left")
-        for i in range(2000)
+        filling("stated").noisy({2: truth}, 0.0, random.Random(i))[2] for truth in ("up", "left") for i in range(2000)
     ]
     for value in (*CompactLake.facts.values, UNKNOWN):
         assert drawn[:2000].count(value) == drawn[2000:].count(value) == pytest.approx(400, abs=80)

@@ -79,11 +79,6 @@ def distances_to(goal: Cell, holes: frozenset[Cell], size: int) -> dict[Cell, in
     return found
 
 
-def split_of(lake: Lake) -> Split:
-    """The one split that this map belongs to."""
-    return split_of_text("/".join(lake.rows))
-
-
 def draw_lake(rng: random.Random, size: int, frozen_p: float) -> Lake:
     """A map with each cell frozen with that probability, start and goal on two different cells; maybe unsolvable."""
     cells = ["F" if rng.random() < frozen_p else "H" for _ in range(size * size)]
@@ -166,11 +161,6 @@ class LakeTask(Unchanging):
     """Directions of codes 1, 2, 3, 4."""
 
 
-def draw_mapping(parameters: LakeParameters, pack_seed: int) -> tuple[str, ...]:
-    """One of those allowed."""
-    return MAPPINGS[random.Random(pack_seed).choice(parameters.allowed)]
-
-
 def draw_task(parameters: LakeParameters, seed: int, split: Split, mapping: tuple[str, ...]) -> LakeTask:
     """A lake whose shortest path has an allowed length."""
     rng = random.Random(seed)
@@ -178,7 +168,7 @@ def draw_task(parameters: LakeParameters, seed: int, split: Split, mapping: tupl
     for _ in range(_MOST_DRAWS):
         lake = draw_lake(rng, size, rng.uniform(parameters.frozen_p_min, parameters.frozen_p_max))
         path = distances(lake).get(lake.find("S"), 0)
-        if 1 <= path <= parameters.max_shortest_path and split_of(lake) is split:
+        if 1 <= path <= parameters.max_shortest_path and split_of_text("/".join(lake.rows)) is split:
             return LakeTask(rows=lake.rows, mapping=mapping)
     wanted, remedy = f"a path length that a lake of size {size} has", "Raise it, or data.env.frozen_p_max."
     raise exhausted("max_shortest_path", parameters.max_shortest_path, wanted, _MOST_DRAWS, remedy)

@@ -7,7 +7,7 @@ disjoint by construction, the feedback can name directions, and maps are accepte
 rewards of the reference policies agree within 0.02.)
 """
 
-from collections.abc import Sequence
+import random
 from typing import Any
 
 from cod_lightning.envs.answers import code_of
@@ -18,7 +18,6 @@ from cod_lightning.envs.frozen_lake.lake import (
     Lake,
     LakeParameters,
     LakeTask,
-    draw_mapping,
     draw_task,
     neighbour,
     other_mapping,
@@ -48,7 +47,9 @@ class LakePlayers(TaskPlayers["FrozenLakeObscure"]):
 
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[LakePlay, dict[int, str]]:
         """For random play and a teacher, which knows the mapping of the first task, if it changes."""
-        return LakePlay(self.env.wording, self.env.teacher), _facts(self.env._spec(pack.tasks[0]).mapping)
+        return LakePlay(self.env.wording, self.env.teacher), dict(
+            enumerate(self.env._spec(pack.tasks[0]).mapping, start=1)
+        )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         if kind is Reference.RANDOM:
@@ -86,7 +87,7 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed("frozen lake pack", self.name, str(split), seed, index)
-        mapping = draw_mapping(self.parameters, world_seed)
+        mapping = MAPPINGS[random.Random(world_seed).choice(self.parameters.allowed)]
         specs = (draw_task(self.parameters, derive_seed(world_seed, n), split, mapping) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
@@ -116,7 +117,3 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def _reward(self) -> float:
         return 1 - self.parameters.length_penalty * self._view.turn / self.max_turns if self.success else 0.0
-
-
-def _facts(mapping: Sequence[str]) -> dict[int, str]:
-    return dict(enumerate(mapping, start=1))

@@ -141,10 +141,6 @@ Template = tuple[tuple[str, int], ...]
 """Terms with their signs."""
 
 
-def _read(text: str) -> tuple[Template, ...]:
-    return tuple(template_of(word) for word in text.split())
-
-
 def template_of(word: str) -> Template:
     """A template from its short form.
 
@@ -165,8 +161,8 @@ u+u3-u7 H2+H4-u5 E+T-u7 S2+H2-u7
 """
 
 FAMILIES: dict[str, tuple[Template, ...]] = {
-    "physical_full_train": _read(_TRAIN),
-    "physical_full_eval_4000": _read(_BENCHMARK),
+    "physical_full_train": tuple(map(template_of, _TRAIN.split())),
+    "physical_full_eval_4000": tuple(map(template_of, _BENCHMARK.split())),
 }
 
 
