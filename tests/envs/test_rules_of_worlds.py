@@ -147,8 +147,6 @@ OTHERS = [
         ],
         [],
     ),
-    (AppsWays, {}, [{"max_turns": 2}], []),
-    (TerminalWays, {}, [{"max_turns": 3}], []),
 ]  # fmt: skip
 
 

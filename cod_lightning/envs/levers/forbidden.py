@@ -23,8 +23,6 @@ from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWordi
 from cod_lightning.envs.levers.world import LeverPlay, LeverPlayers, Levers, LeverTask
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.task_world import TaskVocabulary
-from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, Task
 
@@ -150,7 +148,6 @@ class ForbiddenLever(Levers):
             ones have it from the context, as demonstrated contexts do, or not at all.
         rule: Each pack forbids one lever, which gives whatever colour is wanted (forbidden); the agent has to ask before the first
             pull of a task, which takes a pull (confirmed); the colour of one lever must not be noted (secret).
-        max_turns: Pulls per task.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
@@ -162,16 +159,12 @@ class ForbiddenLever(Levers):
     def __init__(
         self,
         stated: Literal["always", "first"] = "always",
-        max_turns: Count = 2,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         rule: Literal["forbidden", "confirmed", "secret"] = "forbidden",
     ) -> None:
-        if rule == "confirmed" and max_turns < 2:
-            expected = "at least 2 with data.env.rule=confirmed, since asking takes a pull"
-            raise ConfigError("data.env.max_turns", max_turns, expected, "2 is the default.")
         self.stated, self.rule = stated, rule
-        super().__init__(max_turns=max_turns, protocol=protocol, teacher=teacher)
+        super().__init__(protocol=protocol, teacher=teacher)
         self.name = f"{rule}-{stated}-lever"
         self._start(self._ruled(LeverTask(goal=COLOURS[0], colours=COLOURS), 1, states=True))
 

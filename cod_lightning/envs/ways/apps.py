@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, HiddenFacts, draw_slots
 from cod_lightning.envs.apps.tasks import AppsTask, draw_task
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.ways.known import KnownWays
 from cod_lightning.envs.ways.world import FusedWays, WaysWorld
-from cod_lightning.ranges import Count
 from cod_lightning.types import Split
 
 GOALS: dict[str, tuple[str, ...]] = {
@@ -46,20 +44,13 @@ def split_of(facts: HiddenFacts) -> Split:
 
 
 class AppsWays(WaysWorld[AppsTask]):
-    """Say the habits of a person that tasks in the apps are about, a word for each.
-
-    Args:
-        max_turns: Turns per task.
-        teacher: How good the demonstrations of the warm start are.
-    """
+    """Say the habits of a person that tasks in the apps are about, a word for each."""
 
     task_type = AppsTask
     wording = FusedWays("apps", KnownHabits, GOALS, ("win", "lost", "late", "malformed"))
-    drawn_as, goal, misses = "apps", "template", 1
-
-    def __init__(self, max_turns: Count = 3, teacher: TeacherDials = TeacherDials()) -> None:  # noqa: B008  (frozen)
-        self.max_turns, self.teacher = max_turns, teacher
-        self.name = f"apps-compact-t{max_turns}-m{self.misses}-{'.'.join(HABITS)}-facts"
+    drawn_as, goal = "apps", "template"
+    max_turns, misses = 3, 1
+    name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(HABITS)}-facts"
 
     def hidden(self, rng: random.Random, split: Split) -> tuple[int, HiddenFacts]:
         """A person, and habits of the split."""

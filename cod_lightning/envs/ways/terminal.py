@@ -6,12 +6,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from cod_lightning.envs.base import split_of_text
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.terminal.quirks import Quirks, Site, draw_site
 from cod_lightning.envs.terminal.tasks import COMPOSITE, TerminalTask, draw_task
 from cod_lightning.envs.ways.known import KnownWays
 from cod_lightning.envs.ways.world import FusedWays, WaysWorld
-from cod_lightning.ranges import Count
 from cod_lightning.types import Split
 
 WAYS: dict[str, tuple[str, ...]] = {
@@ -79,20 +77,13 @@ def canonical(task: TerminalTask) -> str:
 
 
 class TerminalWays(WaysWorld[TerminalTask]):
-    """Say which way of an operation works at a site, a word for each try.
-
-    Args:
-        max_turns: Tries per task.
-        teacher: How good the demonstrations of the warm start are.
-    """
+    """Say which way of an operation works at a site, a word for each try."""
 
     task_type = TerminalTask
     wording = FusedWays("shell", Known, GOALS, ("win", "late", "malformed"))
     drawn_as, goal = "terminal", "type"
-
-    def __init__(self, max_turns: Count = 2, teacher: TeacherDials = TeacherDials()) -> None:  # noqa: B008  (frozen)
-        self.max_turns, self.misses, self.teacher = max_turns, max_turns, teacher
-        self.name = f"terminal-compact-q{len(WAYS)}-t{max_turns}-8-c0.5-fixed"
+    max_turns = misses = 2
+    name = f"terminal-compact-q{len(WAYS)}-t{max_turns}-8-c0.5-fixed"
 
     def hidden(self, rng: random.Random, split: Split) -> Site:
         """A site of no split."""

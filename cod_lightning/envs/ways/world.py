@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import S, TaskPlayers, TaskRules, TaskWorld, WorldWording
 from cod_lightning.envs.ways.known import KnownWays, WaysPlay, effect
 from cod_lightning.seeds import derive_seed
@@ -62,7 +63,11 @@ class WaysPlayers(TaskPlayers["WaysWorld[Any]"]):
 
 
 class WaysWorld(TaskWorld[S]):
-    """Find out which words work. Tasks are those of another world, of which the goal and what the pack hides count here."""
+    """Find out which words work. Tasks are those of another world, of which the goal and what the pack hides count here.
+
+    Args:
+        teacher: How good the demonstrations of the warm start are.
+    """
 
     companions = (WaysRules, WaysPlayers, *TaskWorld.companions)
     wording: FusedWays
@@ -72,6 +77,9 @@ class WaysWorld(TaskWorld[S]):
     """The attribute of a task with its goal."""
     misses: int
     """Wrong words that a task forgives."""
+
+    def __init__(self, teacher: TeacherDials = TeacherDials()) -> None:  # noqa: B008  (frozen)
+        self.teacher = teacher
 
     @abstractmethod
     def hidden(self, rng: random.Random, split: Split) -> Any:
