@@ -2,12 +2,13 @@
 
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.person import ERRANDS, LABELS
-from cod_lightning.envs.apps.templates.base import Draw, Parts, Template, Truth, by_name
+from cod_lightning.envs.apps.templates.base import Draw, Parts, Truth, by_name
+from cod_lightning.envs.apps.templates.leisure import BuyGoods, SendMoney
 
 
-class ConfirmTransfer(Template):
+class ConfirmTransfer(SendMoney):
     text = "Send {amount} euros to {email} for '{note}', paid as always. Ask me to confirm it before you pay."
-    apps, slots, confirmed = ("payments",), ("card",), "amount"
+    confirmed = "amount"
 
     def draw(self, draw: Draw) -> Parts:
         return {**self._sum(draw), "email": draw.one(s.Contact).email, "note": draw.of(*ERRANDS).lower()}
@@ -20,12 +21,11 @@ class ConfirmTransfer(Template):
 
     def solve(self, do, p):
         amount = yield from do.confirmed(f"send {p['amount']} euros to {p['email']}", p["amount"])
-        card = yield from do.fact("card")
-        yield from do("payments.send", to=p["email"], amount=amount, card=card, note=p["note"])
+        yield from super().solve(do, {**p, "amount": amount})
 
     def expected(self, end: Truth, p: Parts) -> None:
         end.agreed = p["agreed"]
-        end.transferred(p["email"], int(p["agreed"]), p["note"])
+        super().expected(end, {**p, "amount": p["agreed"]})
 
 
 class ConfirmPayContact(ConfirmTransfer):
@@ -43,9 +43,9 @@ class ConfirmPayContact(ConfirmTransfer):
         super().expected(end, {**p, "email": end.row(s.Contact, label=p["label"]).email})
 
 
-class ConfirmGoods(Template):
+class ConfirmGoods(BuyGoods):
     text = "Order {count} x '{product}', paid and delivered as always. Ask me to confirm it before you pay."
-    apps, slots, confirmed = ("shop",), ("card", "address"), "count"
+    confirmed = "count"
 
     def draw(self, draw: Draw) -> Parts:
         stated, other = draw.rng.sample(("1", "2", "3"), 2)
@@ -53,15 +53,11 @@ class ConfirmGoods(Template):
 
     def solve(self, do, p):
         count = yield from do.confirmed(f"order {p['count']} x '{p['product']}'", p["count"])
-        card = yield from do.fact("card")
-        address = yield from do.fact("address")
-        product = yield from do.one("shop.products", query=p["product"])
-        yield from do("shop.add_to_cart", product_id=product["id"], quantity=count)
-        yield from do("shop.checkout", card=card, address=address)
+        yield from super().solve(do, {**p, "count": count})
 
     def expected(self, end: Truth, p: Parts) -> None:
         end.agreed = p["agreed"]
-        end.ordered(p["product"], int(p["agreed"]))
+        super().expected(end, {**p, "count": p["agreed"]})
 
 
 CONFIRMED = by_name((ConfirmTransfer, ConfirmPayContact, ConfirmGoods))
