@@ -1,9 +1,12 @@
-"""Drawing plants and tasks, from the parameters that decide which worlds there are."""
+"""Drawing plants and tasks, from the parameters that decide which worlds there are, and what a run tells of a plant."""
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.checks import check_span, exhausted
@@ -12,6 +15,10 @@ from cod_lightning.errors import check_between
 from cod_lightning.types import Split
 
 MOST_DRAWS = 2000
+_ROUNDING = 0.0006
+"""Standard error of one equation due to tables with three decimals."""
+_SURPRISE = 25.0
+"""Mean squared misfit, in units of what is expected, from which an old belief is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,22 @@ class ControlParameters(Unchanging):
     def knows_a(self, belief: PlantBelief) -> bool:
         """True if a run has narrowed a."""
         return belief.a_error < 0.75 * self.prior.a_error
+
+    def learned(self, old: PlantBelief, vs: Sequence[float], us: Sequence[float]) -> PlantBelief:
+        """A belief after a run with velocities v_0..v_T and controls u_0..u_{T-1}: least squares with the old belief as prior.
+
+        Where the run contradicts the old belief plainly, as after a change of the hidden rule, it is judged alone.
+        """
+        rows, after = np.column_stack([vs[:-1], us]), np.asarray(vs[1:])
+        misfit = after - rows @ np.array([old.a, old.b])
+        expected = _ROUNDING**2 + (rows**2) @ np.array([old.a_error**2, old.b_error**2])
+        if float(np.mean(misfit**2 / expected)) > _SURPRISE:
+            old = self.prior
+        weights = np.diag([old.a_error**-2, old.b_error**-2])
+        covariance = np.linalg.inv(rows.T @ rows / _ROUNDING**2 + weights)
+        mean = covariance @ (rows.T @ after / _ROUNDING**2 + weights @ np.array([old.a, old.b]))
+        errors = np.maximum(np.sqrt(np.diag(covariance)), EXACT)
+        return PlantBelief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))
 
     def draw(self, rng: random.Random) -> tuple[float, float]:
         """a and b with three decimals, so that tables show them exactly."""

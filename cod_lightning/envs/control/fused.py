@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
-from cod_lightning.envs.control.belief import learned
 from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plant import ControlTask, Law, PlantBelief, PlantRun, run
@@ -86,7 +85,7 @@ class CompactControl(WorldWording):
         return " ".join(words)
 
     def finished(self, task: ControlTask, run: PlantRun) -> str:
-        belief = learned(self.parameters.prior, self.parameters, run.vs, run.us)
+        belief = self.parameters.learned(self.parameters.prior, run.vs, run.us)
         return " ".join([_grade(run.reward), *(w for w in class_words(self.parameters, belief) if not w.endswith("?"))])
 
     def failed(self, step: int, reason: str) -> str:

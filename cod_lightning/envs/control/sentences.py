@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
-from cod_lightning.envs.control.belief import learned
 from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
@@ -135,7 +134,7 @@ class NaturalControl(WorldWording):
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
-        return learned(belief, self.parameters, vs, us) if us else belief
+        return self.parameters.learned(belief, vs, us) if us else belief
 
     def write(self, belief: PlantBelief) -> str:
         """A note."""

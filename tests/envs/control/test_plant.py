@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs.control.belief import learned
 from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, run_formula
 from cod_lightning.envs.control.fused import LAWS, formula_of, law_of
@@ -113,7 +112,7 @@ def test_a_law_of_a_word_and_its_formula_are_one():
 def test_one_run_tells_both_numbers_from_three_decimals(task):
     played = run(task, lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v + (0.9 if t == 0 else 0))
     vs, us = ([round(value, 3) for value in values] for values in (played.vs, played.us))
-    found = learned(RANGES.prior, RANGES, vs, us)
+    found = RANGES.learned(RANGES.prior, vs, us)
     assert abs(found.a - task.a) < 6 * found.a_error
     assert abs(found.b - task.b) < 6 * found.b_error
 
@@ -123,9 +122,9 @@ def test_more_runs_tell_more_and_a_contradiction_starts_anew():
     for seed in range(4):
         task = replace(drawn(seed), a=0.8, b=-1.1, v=0.1)
         played = run(task, lambda t, x, v: 0.01 if t == 0 else 0.0)
-        belief = learned(belief, RANGES, played.vs, played.us)
+        belief = RANGES.learned(belief, played.vs, played.us)
         errors.append(belief.b_error)
     assert errors == sorted(errors, reverse=True)
     assert belief.b == pytest.approx(-1.1, abs=0.01)
     played = run(replace(drawn(9), a=0.8, b=1.1), lambda t, x, v: 1.0 if t % 3 else -1.0)
-    assert learned(belief, RANGES, played.vs, played.us).b == pytest.approx(1.1, abs=0.01)
+    assert RANGES.learned(belief, played.vs, played.us).b == pytest.approx(1.1, abs=0.01)
