@@ -9,13 +9,14 @@ from typing import Any
 
 import gymnasium
 
-from cod_lightning.envs.base import HiddenRules, Stepped, TextEnv
+from cod_lightning.envs.base import HiddenRules
 from cod_lightning.envs.dataset.records import objects
 from cod_lightning.envs.grouped import GroupedTasks, group_name
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +33,11 @@ class GroupRules(HiddenRules["GymnasiumWorld"]):
 
     def hidden_rule(self, pack: Pack) -> str:
         """The group's value; without groups all packs hide the same."""
-        spec = pack.tasks[0].spec
-        assert isinstance(spec, GymnasiumTask), f"task {pack.tasks[0].id} is not of {self.env.name}"
-        key = self.env._group_key
+        key, spec = self.env._group_key, self.env._spec(pack.tasks[0])
         return self.env.name if key is None else group_name(json.loads(spec.options).get(key))
 
 
-class GymnasiumWorld(TextEnv):
+class GymnasiumWorld(TaskWorld[GymnasiumTask]):
     """A plain `gymnasium.Env` whose observations and actions are strings, and a list of its tasks.
 
     A task is the `options` of the environment's `reset`. Tasks with one value of `group_key` share a hidden rule: a pack draws
@@ -59,6 +58,7 @@ class GymnasiumWorld(TextEnv):
     """
 
     companions = (GroupRules,)
+    task_type = GymnasiumTask
     malformed = False
     """Whether the last answer could not be read, where the environment tells."""
 
@@ -83,7 +83,6 @@ class GymnasiumWorld(TextEnv):
         self.traits = replace(self.traits, reward_range=(min_reward, max_reward))
         self.name = world_name or type(env.unwrapped).__name__.lower()
         self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key))
-        self._restart()
 
     @property
     def rules(self) -> str:
@@ -91,53 +90,43 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def success(self) -> bool:
-        return self._ended and self._reward >= self.success_at
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Malformed where the environment tells, else it says so in words; truncated out of turns."""
-        if self.malformed:
-            return EpisodeStatus.MALFORMED
-        return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
+        return bool(self._outcome) and self._paid >= self.success_at
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, str(split), seed, index)
         order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
-        specs = [GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order)]
-        listed = tuple(
-            Task(id=str(n), seed=spec.seed, spec=spec, repeat=spec.options in order[:n]) for n, spec in enumerate(specs)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
+        specs = (GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order))
+        return self._pack(split, index, seed, world_seed, specs, "options")
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._restart()
-        if options and "task" in options:
-            spec = options["task"].spec
-            assert isinstance(spec, GymnasiumTask), f"task {options['task'].id} is not of {self.name}"
-        else:
-            groups = self._tasks.all
-            tasks = groups[int(self.np_random.integers(len(groups)))]
-            chosen = tasks[int(self.np_random.integers(len(tasks)))]
-            spec = GymnasiumTask(options=chosen, seed=int(self.np_random.integers(2**31)))
-        return self.env.reset(seed=spec.seed, options=json.loads(spec.options))[0], {}
+    def _drawn(self, seed: int) -> GymnasiumTask:
+        rng = random.Random(seed)
+        return GymnasiumTask(options=rng.choice(rng.choice(self._tasks.all)), seed=rng.randrange(2**31))
 
-    def step(self, action: str) -> Stepped:
-        assert not self._ended, "the task is over; call reset()"
-        observation, reward, terminated, truncated, _ = self.env.step(action)
+    def _start(self, task: GymnasiumTask) -> None:
+        self._turns, self._paid = 0, 0.0
+        self._shown: str = self.env.reset(seed=task.seed, options=json.loads(task.options))[0]
+
+    def _acted(self, action: str) -> str:
+        self._shown, reward, terminated, truncated, _ = self.env.step(action)
         self._turns += 1
-        self._reward = self._reward + float(reward) if self.sum_rewards else float(reward)
+        self._paid = self._paid + float(reward) if self.sum_rewards else float(reward)
         if self.malformed:
-            self._reward = self.traits.least
-        self._truncated = not terminated and (truncated or self._turns >= self.max_turns)
-        self._ended = terminated or self._truncated
-        return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}
+            self._paid = self.traits.least
+        if terminated:
+            return "malformed" if self.malformed else "over"
+        return "late" if truncated or self._turns >= self.max_turns else ""
+
+    def _observed(self) -> str:
+        return self._shown
+
+    def _feedback(self) -> str:
+        return self._shown
+
+    def _reward(self) -> float:
+        return self._paid
 
     def close(self) -> None:
         self.env.close()
-
-    def _restart(self) -> None:
-        self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
 
 
 def _check_speaks(env: gymnasium.Env) -> None:
