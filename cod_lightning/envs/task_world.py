@@ -1,6 +1,6 @@
 """What worlds with tasks of one kind share: packs, how a task starts and ends, and the players of the world."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -26,14 +26,6 @@ S = TypeVar("S")
 """What a world needs to know of a task."""
 
 
-class WorldWording(ABC):  # noqa: B024  (each world declares its own renderings)
-    """How a world is put into words."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
-
-
 W = TypeVar("W", bound="TaskWorld[Any]")
 
 
@@ -57,10 +49,11 @@ class TaskPlayers(Players[W]):
 
 
 class TaskVocabulary(Vocabulary[W]):
-    """The words of the world's `wording`."""
+    """The words of the world's `wording`, where it has a closed vocabulary."""
 
     def words(self) -> tuple[str, ...]:
-        return self.env.wording.words()
+        wording = self.env.wording
+        return wording.words() if hasattr(wording, "words") else ()
 
 
 class MemoryVariants(Variants[W]):
@@ -98,7 +91,7 @@ class TaskWorld(TextEnv, Generic[S]):
     late: str | None = "late"
     """The outcome of a task that runs out of turns; None where no task does."""
     wording: Any
-    """A `WorldWording`, where the world has one for all tasks."""
+    """How the world is put into words, where it is so for all tasks; with a closed vocabulary it has `words()`."""
     teacher: Any
     """How good demonstrations are."""
     parameters: Any

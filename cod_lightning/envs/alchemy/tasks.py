@@ -106,7 +106,11 @@ def draw_tasks(parameters: AlchemyParameters, seed: int, split: Split, num_tasks
             decoys=shape.decoys,
             recipes=recipes,
             target=target,
-            stock=_stock(parameters, derive_seed(seed, "stock", n), recipes, shape, target),
+            stock=stock_for(
+                random.Random(derive_seed(seed, "stock", n)),
+                _least(parameters, recipes, shape, target),
+                parameters.span("multiplier"),
+            ),
         )
         for n, target in enumerate(order[:num_tasks])
     ]
@@ -142,10 +146,3 @@ def redrawn(parameters: AlchemyParameters, seed: int, split: Split, tasks: Seque
 
 def _least(parameters: AlchemyParameters, recipes: Recipes, shape: Shape, target: str) -> int:
     return least_stock(recipes, shape.tiers, target, parameters.max_turns) if parameters.limited else 0
-
-
-def _stock(parameters: AlchemyParameters, seed: int, recipes: Recipes, shape: Shape, target: str) -> int:
-    if not parameters.limited:
-        return 0
-    least = _least(parameters, recipes, shape, target)
-    return stock_for(random.Random(seed), least, parameters.span("multiplier"))

@@ -11,7 +11,6 @@ from cod_lightning.envs.alchemy.plan import Pair
 from cod_lightning.envs.alchemy.tasks import AlchemyTask
 from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
 
 
@@ -52,7 +51,7 @@ class AlchemySeen:
     turns_left: int
 
 
-class _AlchemyWords(WorldWording):
+class _AlchemyWords:
     """What both renderings share."""
 
     max_turns: int

@@ -4,7 +4,6 @@ from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import sentence
 from cod_lightning.envs.apps.person import NOW
 from cod_lightning.envs.apps.tasks import AppsTask
-from cod_lightning.envs.task_world import WorldWording
 
 COLUMNS = {
     "card": ("card", "balance"),
@@ -17,7 +16,7 @@ COLUMNS = {
 """Columns in which a wrong belief about a fact shows."""
 
 
-class NaturalApps(WorldWording):
+class NaturalApps:
     """Full sentences."""
 
     def rules(self, how: str, example: str, apps: str, max_turns: int, patience: int) -> str:

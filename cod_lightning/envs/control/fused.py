@@ -11,7 +11,6 @@ from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plant import ControlTask, Law, PlantBelief, PlantRun, run
 from cod_lightning.envs.expressions import compile_expression
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 GAINS = {"firm": (0.6, 1.0), "soft": (0.3, 0.5), "braked": (0.45, 1.4), "even": (0.3, 0.7)}
@@ -65,7 +64,7 @@ def class_words(p: ControlParameters, belief: PlantBelief) -> list[str]:
     return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if p.knows_a(belief) else "a=?"]
 
 
-class CompactControl(WorldWording):
+class CompactControl:
     """`x=-1 v=+0 to=+3`, answered by a law such as `-firm`; feedback `poor b=+big a=damped`.
 
     The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.

@@ -11,14 +11,13 @@ from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import NAMES, Earlier
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
 from cod_lightning.envs.control.plant import EXACT, PENALTY, SPEED_WEIGHT, ControlTask, PlantBelief, PlantRun
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 _FORM = "<answer><action_expression>FORMULA</action_expression></answer>"
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 
 
-class NaturalControl(WorldWording):
+class NaturalControl:
     """Full sentences. Facts as in the reference, sentences our own; the rules state the ranges of the hidden numbers."""
 
     def __init__(self, parameters: ControlParameters) -> None:

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from cod_lightning.envs.answers import answer_of, code_of
 from cod_lightning.envs.base import Unchanging
-from cod_lightning.envs.task_world import WorldWording
 
 KEYS = ("red", "green", "blue", "gold")
 Facts = Mapping[int, str]
 """Key of a door, by the door's number."""
 
 
-class _DoorWords(Unchanging, WorldWording):
+class _DoorWords(Unchanging):
     """What both renderings share."""
 
     _fact: re.Pattern[str]

@@ -10,7 +10,6 @@ from msgspec import Struct
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Cell, Lake
-from cod_lightning.envs.task_world import WorldWording
 
 
 class LastMove(Unchanging, Struct, frozen=True):
@@ -65,7 +64,7 @@ class LakeFacts(FactTable):
         return found
 
 
-class CompactLake(Unchanging, WorldWording):
+class CompactLake(Unchanging):
     """`O(0,1) G(2,2) @(1,1)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words.
 
     Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
@@ -122,7 +121,7 @@ class CompactLake(Unchanging, WorldWording):
         )
 
 
-class NaturalLake(Unchanging, WorldWording):
+class NaturalLake(Unchanging):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
     facts = LakeFacts("Direction", DIRECTIONS, compact=False, verb=" leads")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.grid.estimate import Prior, estimate
-from cod_lightning.envs.grid.field import LANE_COSTS, TOP, Cell, Costs, units
+from cod_lightning.envs.grid.field import LANE_COSTS, TOP, Cell, units
 from cod_lightning.envs.grid.rook import best_route, entered, random_move
 from cod_lightning.envs.grid.wording import GridWording
 from cod_lightning.envs.players import Play
@@ -56,8 +56,3 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     def write(self, facts: Mapping[Cell, int], messages: Sequence[Message] = ()) -> str:
         return self.wording.write(facts, self.wording.side_in(messages) if messages else self.side)
-
-
-def truth_of(costs: Costs) -> dict[Cell, int]:
-    """A whole map as facts."""
-    return {(row, column): cost for row, line in enumerate(costs) for column, cost in enumerate(line)}

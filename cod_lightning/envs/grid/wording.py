@@ -10,7 +10,6 @@ from cod_lightning.envs.grid.chart import drawn_chart, read_chart
 from cod_lightning.envs.grid.draws import GridTask, GridView
 from cod_lightning.envs.grid.field import LANE_COSTS, TOP, Cell, units
 from cod_lightning.envs.grid.parameters import GridParameters
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
 
 
@@ -25,7 +24,7 @@ class Standing:
     """Moves left."""
 
 
-class _GridWords(Unchanging, WorldWording):
+class _GridWords(Unchanging):
     """What both renderings share."""
 
     def __init__(self, parameters: GridParameters) -> None:

@@ -15,7 +15,7 @@ from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
-from cod_lightning.envs.grid.policies import GridPlay, truth_of
+from cod_lightning.envs.grid.policies import GridPlay
 from cod_lightning.envs.grid.rook import entered
 from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
 from cod_lightning.envs.task_world import MemoryVariants, TaskPlayers, TaskRules, TaskWorld
@@ -42,7 +42,7 @@ class GridPlayers(TaskPlayers["GridNavigation"]):
     def play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
         task = self.env._spec(pack.tasks[0])
         play = GridPlay(self.env.wording, prior_of(self.env.parameters), len(task.costs), drops=not teaches)
-        return play, truth_of(task.costs)
+        return play, {(row, column): cost for row, line in enumerate(task.costs) for column, cost in enumerate(line)}
 
 
 class GridNavigation(TaskWorld[GridTask]):

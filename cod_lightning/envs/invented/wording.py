@@ -10,7 +10,6 @@ from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.invented.kinds import POOL
 from cod_lightning.envs.invented.rule import Fact, Goal
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
 
 NAMES = frozenset(POOL)
@@ -38,7 +37,7 @@ def action_of(response: str, menu: Sequence[str]) -> tuple[str, str]:
     return (action, "") if action in menu else ("", "the answer is not a name that can be used here")
 
 
-class CompactInvented(Unchanging, WorldWording):
+class CompactInvented(Unchanging):
     """`use fip use dax want zub at wug`, then `wug blip fip at wug`, and at the end `wug blip fip over`.
 
     An answer begins as a fact does, so that looking that up finds the action, `<answer> wug zub dax </answer>`; one that is not
@@ -102,7 +101,7 @@ class CompactInvented(Unchanging, WorldWording):
         return (*grammar, "over", *self._names)
 
 
-class NaturalInvented(Unchanging, WorldWording):
+class NaturalInvented(Unchanging):
     """Full sentences."""
 
     rules = (

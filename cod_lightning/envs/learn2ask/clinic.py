@@ -114,7 +114,8 @@ class Clinics:
             rng = random.Random(derive_seed("learn2ask patient", world_seed, n))
             while True:
                 task = self.draw_patient(rng, required, rng.choice(self.conditions))
-                if split_of_patient(task) is split:
+                told = [task.condition, str(task.opening), *task.mentioned, *map(str, task.phrasing)]
+                if split_of_text(" ".join(told)) is split:  # whatever the clinic requires
                     break
             drawn.append(task)
         return drawn
@@ -161,11 +162,6 @@ def turns_of(task: ClinicTask) -> tuple[tuple[str, str], ...]:
             turns.append(("assistant", item.question))
         turns.append(("user", item.tells[phrase // 2]))
     return tuple(turns)
-
-
-def split_of_patient(task: ClinicTask) -> Split:
-    """The one split that this dialogue belongs to, whatever the clinic requires."""
-    return split_of_text(" ".join([task.condition, str(task.opening), *task.mentioned, *map(str, task.phrasing)]))
 
 
 @lru_cache(maxsize=64)

@@ -6,11 +6,10 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
 from cod_lightning.envs.learn2ask.wording import STOP_TAG, Judged, ReadAnswer
-from cod_lightning.envs.task_world import WorldWording
 
 
 @dataclass(frozen=True)
-class CompactClinic(WorldWording):
+class CompactClinic:
     """`cold told=fever told=pain`, answered by one word; then `wrong want=allergy sleep=no`."""
 
     clinics: Clinics

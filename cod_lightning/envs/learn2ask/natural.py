@@ -10,13 +10,12 @@ from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
 from cod_lightning.envs.learn2ask.wording import BEST, STOP, STOP_TAG, Judged, ReadAnswer
-from cod_lightning.envs.task_world import WorldWording
 
 LONGEST_QUESTION = 1000
 """Letters of an answer."""
 
 
-class Sentences(WorldWording):
+class Sentences:
     """What natural renderings of both kinds of tasks share."""
 
     form: str

@@ -7,7 +7,6 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.task_world import WorldWording
 
 FIXED = CodeLabels("Lever")
 NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob", "Cord", "Latch", "Button", "String")
@@ -36,7 +35,7 @@ Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
 
-class CompactLevers(Unchanging, WorldWording):
+class CompactLevers(Unchanging):
     """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
 
     facts = FactTable("Lever", COLOURS, compact=True)
@@ -76,7 +75,7 @@ class CompactLevers(Unchanging, WorldWording):
         return ("levers", *wanted, *self.facts.words(), *answers, *COLOURS, "win", "miss", "malformed")
 
 
-class NaturalLevers(Unchanging, WorldWording):
+class NaturalLevers(Unchanging):
     """Full sentences."""
 
     def __init__(self, labels: CodeLabels = FIXED, palette: tuple[str, ...] = COLOURS) -> None:

@@ -9,7 +9,6 @@ from cod_lightning.envs.pde.numerics import LIMIT
 from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED, Fit, Reading, Regression
 from cod_lightning.envs.pde.verdicts import CANDIDATES, PROBES
-from cod_lightning.envs.task_world import WorldWording
 
 _MOST_ROWS = 24
 _HELP = {
@@ -33,7 +32,7 @@ _HELP = {
 
 
 @dataclass(frozen=True)
-class NaturalPDE(WorldWording):
+class NaturalPDE:
     """Full sentences. The numbers 3 and 1 in terms of names stay as the library has them."""
 
     parameters: PDEParameters
@@ -175,7 +174,7 @@ def scored(fit: Fit) -> str:
     return f"{written(fit.equation)} (largest error {fit.error:.4f})"
 
 
-class CompactPDE(WorldWording):
+class CompactPDE:
     """`amp=2`, then verdicts on some equations (`u-u2:no u-u3:ok`); answers are a probe, then an equation."""
 
     def rules(self) -> str:

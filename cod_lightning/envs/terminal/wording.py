@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import clean
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.terminal.options import MOST_COMMANDS, Result
 from cod_lightning.envs.terminal.plans import TaskText
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
@@ -26,7 +25,7 @@ class TerminalView:
     """What came of the last line."""
 
 
-class NaturalTerminal(WorldWording):
+class NaturalTerminal:
     """Full sentences, output and prompt as a terminal shows them."""
 
     def rules(self, max_turns: int) -> str:

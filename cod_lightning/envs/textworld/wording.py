@@ -1,13 +1,12 @@
 """Two renderings of a house: TextWorld's own text for language models, fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.facts import UNKNOWN
-from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.textworld.games import command_of, names
 from cod_lightning.envs.textworld.houses import DIRECTIONS, HERE, Deed, HouseSpec
 
@@ -34,7 +33,7 @@ class HouseView:
     """Things that were seen in this task."""
 
 
-class _HouseWords(Unchanging, WorldWording):
+class _HouseWords(Unchanging, ABC):
     """What both renderings share."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.task_world import S, TaskPlayers, TaskRules, TaskWorld, WorldWording
+from cod_lightning.envs.task_world import S, TaskPlayers, TaskRules, TaskWorld
 from cod_lightning.envs.ways.known import KnownWays, WaysPlay, effect
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -22,7 +22,7 @@ VOID = "void"
 
 
 @dataclass(frozen=True)
-class FusedWays(WorldWording):
+class FusedWays:
     """All that can be said in a world of ways."""
 
     title: str
