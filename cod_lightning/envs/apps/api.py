@@ -7,7 +7,8 @@
         '''Notes, oldest first.'''
         return (note for note in desk.db.all(ShortNote) if tag in ("", note.tag))
 
-`reads`, `lists` and `writes` say what an endpoint does; `shows`, `creates`, `updates` and `deletes` declare what tables share.
+`reads`, `lists` and `writes` say what an endpoint does; `shows`, `values`, `creates`, `updates`, `sets` and `deletes` declare what
+tables share.
 """
 
 import inspect
@@ -252,6 +253,10 @@ class App:
     def shows(self, name: str, kind: type[TableRow]) -> None:
         """An endpoint that shows one row."""
         self._add(name, f"One {noun(kind)}.", {"id": (int, ...)}, lambda desk, id: find(desk, kind, id))
+
+    def values(self, name: str, kind: type[TableRow], column: str, about: str) -> None:
+        """An endpoint that gives the different texts of a column."""
+        self._add(name, about, {}, lambda desk: sorted({getattr(row, column) for row in desk.db.all(kind)}))
 
     def deletes(self, name: str, kind: type[TableRow]) -> None:
         """An endpoint that takes one row out."""

@@ -19,7 +19,4 @@ def search(desk: AppDesk, query: str = "", label: str = "", city: str = "") -> I
     return (c for c in rows if query.lower() in c.name.lower() and label in ("", c.label) and city in ("", c.city))
 
 
-@contacts.reads
-def labels(desk: AppDesk) -> list[str]:
-    """All labels in use."""
-    return sorted({c.label for c in desk.db.all(Contact)})
+contacts.values("labels", Contact, "label", "All labels in use.")

@@ -17,10 +17,7 @@ def people(desk: AppDesk, query: str = "", title: str = "", team: str = "") -> I
     return (e for e in rows if query.lower() in e.name.lower() and title in ("", e.title) and team in ("", e.team))
 
 
-@directory.reads
-def teams(desk: AppDesk) -> list[str]:
-    """Names of all teams."""
-    return sorted({e.team for e in desk.db.all(Employee)})
+directory.values("teams", Employee, "team", "Names of all teams.")
 
 
 @directory.lists

@@ -28,10 +28,7 @@ def search(desk: AppDesk, query: str) -> Iterable[TextFile]:
     return (f for f in desk.db.all(TextFile) if query.lower() in f"{f.name}\n{f.text}".lower())
 
 
-@files.reads
-def folders(desk: AppDesk) -> list[str]:
-    """Names of all folders."""
-    return sorted({f.folder for f in desk.db.all(TextFile)})
+files.values("folders", TextFile, "folder", "Names of all folders.")
 
 
 @files.writes

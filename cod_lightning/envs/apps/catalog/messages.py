@@ -24,10 +24,7 @@ def search(desk: AppDesk, query: str) -> Iterable[TextMessage]:
     return (m for m in desk.db.all(TextMessage) if query.lower() in m.text.lower())
 
 
-@messages.reads
-def telephones(desk: AppDesk) -> list[str]:
-    """Numbers that messages were exchanged with."""
-    return sorted({m.phone for m in desk.db.all(TextMessage)})
+messages.values("telephones", TextMessage, "phone", "Numbers that messages were exchanged with.")
 
 
 @messages.writes

@@ -22,10 +22,7 @@ def songs(desk: AppDesk, query: str = "", artist: str = "", genre: str = "") -> 
     return (s for s in rows if query.lower() in s.title.lower() and artist in ("", s.artist) and genre in ("", s.genre))
 
 
-@music.reads
-def genres(desk: AppDesk) -> list[str]:
-    """All genres."""
-    return sorted({s.genre for s in desk.db.all(Song)})
+music.values("genres", Song, "genre", "All genres.")
 
 
 @music.lists

@@ -25,10 +25,7 @@ def search(desk: AppDesk, query: str = "", tag: str = "") -> Iterable[ShortNote]
     return sorted(found, key=lambda n: not n.pinned)
 
 
-@notes.reads
-def tags(desk: AppDesk) -> list[str]:
-    """All tags in use."""
-    return sorted({n.tag for n in desk.db.all(ShortNote)})
+notes.values("tags", ShortNote, "tag", "All tags in use.")
 
 
 @notes.writes

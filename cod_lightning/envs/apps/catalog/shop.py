@@ -27,10 +27,7 @@ def products(desk: AppDesk, query: str = "", category: str = "", most: int | Non
     )
 
 
-@shop.reads
-def categories(desk: AppDesk) -> list[str]:
-    """Categories of goods."""
-    return sorted({p.category for p in desk.db.all(Product)})
+shop.values("categories", Product, "category", "Categories of goods.")
 
 
 @shop.lists

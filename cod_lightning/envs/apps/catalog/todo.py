@@ -24,7 +24,4 @@ def list_(desk: AppDesk, query: str = "", project: str = "", done: bool | None =
     return sorted(found, key=lambda t: (t.due, t.id))
 
 
-@todo.reads
-def projects(desk: AppDesk) -> list[str]:
-    """Names of all projects."""
-    return sorted({t.project for t in desk.db.all(Todo)})
+todo.values("projects", Todo, "project", "Names of all projects.")

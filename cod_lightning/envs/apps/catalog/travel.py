@@ -26,10 +26,7 @@ def offers(
     return sorted(found, key=lambda o: (o.price, o.id))
 
 
-@travel.reads
-def destinations(desk: AppDesk) -> list[str]:
-    """Cities with an offer."""
-    return sorted({o.destination for o in desk.db.all(Offer)})
+travel.values("destinations", Offer, "destination", "Cities with an offer.")
 
 
 @travel.lists
