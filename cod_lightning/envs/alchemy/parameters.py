@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.checks import check_span, check_unused
-from cod_lightning.errors import ConfigError, check_between
+from cod_lightning.errors import ConfigError
 from cod_lightning.ranges import Count, Share
 
 SYMBOLS = ("abcdefgh", "klmn", "pqrs", "uvw", "xyz")
@@ -32,7 +32,7 @@ class AlchemyParameters(Unchanging):
     """Fewest recipes of an element above tier 0, 1 to 3; decoys have one."""
     recipes_max: int = 1
     """Most recipes of an element."""
-    max_tier_gap: int = 1
+    max_tier_gap: Count = 1
     """How far the lower input may lie below the result; 1 means that recipes never cross tiers."""
     cross_tier_min: float = 0.0
     """Smallest probability that a recipe crosses tiers."""
@@ -115,7 +115,6 @@ class AlchemyParameters(Unchanging):
         ):
             low, high = self.span(key)
             check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
-        check_between("data.env.max_tier_gap", self.max_tier_gap, 1, 5, "Leave it out for the default.")
         if not self.limited:
             multiplier = {"multiplier_min": self.multiplier_min, "multiplier_max": self.multiplier_max}
             check_unused(AlchemyParameters, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)

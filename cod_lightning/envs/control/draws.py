@@ -12,6 +12,7 @@ from cod_lightning.envs.base import Unchanging, split_of_text
 from cod_lightning.envs.checks import check_span, exhausted
 from cod_lightning.envs.control.plant import EXACT, ControlTask, PlantBelief
 from cod_lightning.errors import check_between
+from cod_lightning.ranges import NonNegative
 from cod_lightning.types import Split
 
 MOST_DRAWS = 2000
@@ -33,9 +34,9 @@ class ControlParameters(Unchanging):
     """Smallest magnitude of the gain of the control; its sign is hidden too."""
     b_max: float = 1.5
     """Largest magnitude."""
-    start_max: float = 2.0
+    start_max: NonNegative = 2.0
     """First positions lie within plus and minus this."""
-    speed_max: float = 1.5
+    speed_max: NonNegative = 1.5
     """First velocities lie within plus and minus this."""
     target_max: float = 8.0
     """Targets lie within plus and minus this; the wanted last velocity is 0."""
@@ -116,8 +117,6 @@ class ControlParameters(Unchanging):
     def __post_init__(self) -> None:
         check_span("a_min", self.a_min, "a_max", self.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
         check_span("b_min", self.b_min, "b_max", self.b_max, 0, 10, "Use 0.35 to 1.5.", above=True)
-        check_between("data.env.start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
-        check_between("data.env.speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
         lowest = 1.0 if self.protocol == "compact" else 0.001
         check_between("data.env.target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
         check_between("data.env.horizon", self.horizon, 2, 30, "12 is the reference's.")

@@ -5,7 +5,8 @@ from typing import Literal
 
 from cod_lightning.envs.base import Unchanging
 from cod_lightning.envs.checks import check_span, check_unused
-from cod_lightning.errors import ConfigError, check_between
+from cod_lightning.errors import ConfigError
+from cod_lightning.ranges import Count, Natural
 
 MOST_SIDE = 16
 MOST_COMPACT_SIDE = 5
@@ -19,7 +20,7 @@ class GridParameters(Unchanging):
     """Smallest side of a map, 3 to 16."""
     side_max: int = 12
     """Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min."""
-    hills: int = 4
+    hills: Count = 4
     """Hills of a map; with compact words there are none."""
     scale_min: float = 0.15
     """Smallest width of a hill, as a share of the side."""
@@ -29,7 +30,7 @@ class GridParameters(Unchanging):
     """Fewest moves of a task."""
     rounds_max: int = 5
     """Most moves of a task."""
-    reveal_radius: int = 1
+    reveal_radius: Natural = 1
     """Entering a cell shows costs so many rows and columns away."""
     world_memory: bool = True
     """Whether the observed map stays in later tasks of a pack, as in the paper, or every task starts with an empty one, so that
@@ -55,8 +56,6 @@ class GridParameters(Unchanging):
         low, high = self.scale_min, self.scale_max
         check_span("scale_min", low, "scale_max", high, 0.01, 10, "0.15 to 0.45 are the paper's.")
         check_span("rounds_min", self.rounds_min, "rounds_max", self.rounds_max, 1, 50, "3 to 5 are the paper's.")
-        check_between("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
-        check_between("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
         if self.lanes:
             scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
             check_unused(GridParameters, "with protocol=compact", hills=self.hills, **scales)
