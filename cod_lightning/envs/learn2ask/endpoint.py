@@ -13,6 +13,8 @@ from cod_lightning.ranges import Count, Natural
 from cod_lightning.types import Message
 
 _GRADES = (0, 0.5, 1)
+_SAMPLING = {"temperature": 1.0, "top_p": 0.95}
+"""The reference's."""
 _INSTRUCTION = (
     "You grade one question that a pharmacy assistant wants to ask a patient. You get a JSON object with three keys: dialogue, "
     f"missing_items, question. {QUOTED}\n"
@@ -35,8 +37,6 @@ class EndpointJudge(Judge):
         base_url: As in https://host/v1; null takes it from the environment variable LEARN2ASK_JUDGE_URL.
         api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         max_retries: Further tries for one verdict, 5 in the reference.
-        temperature: 1.0 in the reference.
-        top_p: 0.95 in the reference.
         top_k: 20 in the reference; null leaves it out, as the official OpenAI service requires.
         max_tokens: Of one answer, thinking included.
         settings: Those of `ChatClient`.
@@ -50,8 +50,6 @@ class EndpointJudge(Judge):
         base_url: str | None = None,
         api_key_variable: str = "LEARN2ASK_JUDGE_KEY",
         max_retries: Natural = 5,
-        temperature: float = 1.0,
-        top_p: float = 0.95,
         top_k: int | None = None,
         max_tokens: Count = 2000,
         **settings: Any,
@@ -67,7 +65,7 @@ class EndpointJudge(Judge):
         )
         self.client.check()
         top_k_too = {} if top_k is None else {"top_k": top_k}
-        self.max_tokens, self.sampling = max_tokens, {"temperature": temperature, "top_p": top_p} | top_k_too
+        self.max_tokens, self.sampling = max_tokens, _SAMPLING | top_k_too
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
         messages = messages_of(dialogue, question, missing)
