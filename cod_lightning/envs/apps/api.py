@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from cod_lightning.envs.apps.database import Database, R, TableRow, noun
 from cod_lightning.envs.apps.facts import HiddenFacts
-from cod_lightning.envs.apps.person import NOW, Owner, on_clock
+from cod_lightning.envs.apps.person import NOW, Owner
 from cod_lightning.envs.apps.user import User
 
 MOST_LETTERS, MOST_ITEMS, LARGEST = 2_000, 50, 10**9
@@ -64,11 +64,6 @@ class AppDesk:
         """The person's replies, each with the state at which it was given."""
 
     @property
-    def calendar_now(self) -> str:
-        """The person's time on the calendar's clock."""
-        return on_clock(NOW, self.facts.zone)
-
-    @property
     def passwords(self) -> dict[str, str]:
         """Of the person, by app."""
         return {app.name: self.person.password(app.name) for app in self.apps if app.private}
@@ -77,16 +72,6 @@ class AppDesk:
     def table(self) -> "dict[tuple[str, str], Endpoint]":
         """The endpoints that are really there, by app and the name that the site gives them."""
         return _table(self.apps, self.facts.moved)
-
-    def asked(self, question: str) -> str:
-        """What the person answers."""
-        said = self.user.asked(question)
-        self.replies += ((said, self.db.copy()),)
-        return said
-
-    def finish(self, answer: str) -> None:
-        """End the task."""
-        self.finished, self.answer = True, answer
 
 
 @lru_cache(maxsize=64)

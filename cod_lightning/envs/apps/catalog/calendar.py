@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
+from cod_lightning.envs.apps.person import on_clock
 from cod_lightning.envs.apps.schema import Event
 
 calendar = App("calendar", "Events; starts is a time such as 2026-03-05 14:00 by the calendar's clock.")
@@ -29,7 +30,7 @@ def search(desk: AppDesk, query: str) -> Iterable[Event]:
 @calendar.reads
 def clock(desk: AppDesk) -> dict[str, str]:
     """The time now by the calendar's clock."""
-    return {"now": desk.calendar_now}
+    return {"now": on_clock(desk.now, desk.facts.zone)}
 
 
 @calendar.writes

@@ -39,11 +39,13 @@ def endpoints(desk: AppDesk, app: str) -> tuple[str, ...]:
 @user.reads
 def ask(desk: AppDesk, question: str) -> str:
     """Asks me a question; every question costs you something, and I answer only a few."""
-    return desk.asked(question)
+    said = desk.user.asked(question)
+    desk.replies += ((said, desk.db.copy()),)
+    return said
 
 
 @user.reads
 def done(desk: AppDesk, answer: str = "") -> str:
     """Ends the task, with an answer where I asked for one."""
-    desk.finish(answer)
+    desk.finished, desk.answer = True, answer
     return "thank you"
