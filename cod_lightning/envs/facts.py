@@ -51,7 +51,7 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        sentence = rf"{self.noun} ({self.alternatives}){STATES} (\w+)"
+        sentence = rf"{self.noun} ({'|'.join(map(re.escape, self.names))}){STATES} (\w+)"
         found: dict[int, str] = {}
         for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else sentence, text, flags=re.ASCII):
             if value in self.values and name in self.names:
@@ -59,11 +59,6 @@ class FactTable:
                 found.pop(code, None)
                 found[code] = value
         return found
-
-    @property
-    def alternatives(self) -> str:
-        """The names, as a regular expression."""
-        return "|".join(map(re.escape, self.names))
 
     def write(self, facts: Mapping[int, str], *, both_ways: bool = False) -> str:
         """A context with a line, or a word, for every code; a line says a fact from its value, too, with `both_ways`."""

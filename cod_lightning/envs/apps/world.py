@@ -229,14 +229,10 @@ class Apps(TaskWorld[AppsTask]):
         self._server.begin_turn()
         self._shown = self._actions.run(said, self._server)
         if self._server.finished or self._turn == self.max_turns:
-            self._results = self.checked()
+            self._results = self._task.checked(self._server)
             late = "late" if not self._server.finished else "lost"
             return "win" if all(check.passed for check in self._results) else late
         return ""
-
-    def checked(self) -> list[Check]:
-        """The checks of the present task, at its present state."""
-        return self._task.checked(self._server)
 
     def _feedback(self) -> str:
         return clean(self.wording.feedback(self._task, self._outcome, self._results, self._shown), _MOST_SHOWN)
