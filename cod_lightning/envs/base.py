@@ -67,9 +67,16 @@ def split_of_text(text: str) -> Split:
     return Split.TRAIN if bucket < 8 else (Split.VALIDATION, Split.TEST)[bucket - 8]
 
 
-def text_space(more: str = "", max_length: int = 100_000) -> gymnasium.spaces.Text:
-    """The space of printable text, with whatever other letters a world shows."""
-    return gymnasium.spaces.Text(max_length, min_length=0, charset=string.printable + more)
+class AnyText(gymnasium.spaces.Text):
+    """The space of all texts, whatever their letters; samples are printable ASCII."""
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
+
+
+def text_space() -> AnyText:
+    """What a world of texts takes and shows."""
+    return AnyText(100_000, min_length=0, charset=string.printable)
 
 
 class TextPolicy(ABC):

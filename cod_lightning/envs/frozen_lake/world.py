@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Reference, TextPolicy, text_space
+from cod_lightning.envs.base import Reference, TextPolicy
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import (
     MAPPINGS,
@@ -71,7 +71,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     companions = (LakeRules, LakePlayers, *TaskWorld.companions)
 
-    observation_space = action_space = text_space("√")
     task_type = LakeTask
     wins = ("goal",)
 

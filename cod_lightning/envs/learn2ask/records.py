@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-import string
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -90,10 +89,6 @@ class Records(Unchanging):
             if len(used) == len(pool):
                 used.clear()
         return chosen
-
-    def letters(self) -> frozenset[str]:
-        """Every letter of any dialogue, and those that can be printed."""
-        return frozenset(string.printable).union(*(text for record in self.all for _, text in record.turns))
 
 
 def load_records(path: str, split_by: Literal["session", "diagnosis"]) -> Records:

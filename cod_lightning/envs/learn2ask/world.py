@@ -8,9 +8,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import gymnasium
-
-from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy, Traits, Unchanging
+from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy, Traits
 from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import STOP_SHARE, Clinics, ClinicTask
@@ -123,7 +121,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         if self.records is not None:
             by = "" if split_by == "session" else "-diagnosis"
             self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
-            self.observation_space = _SharedSpace(100_000, min_length=0, charset=self.records.letters())
             self.wording = NaturalRecords(form)
         else:
             c = self.clinics
@@ -173,7 +170,3 @@ class Learn2Ask(TaskWorld[AnyTask]):
         if self.protocol == "compact":
             named = judge and type(judge).__name__
             check_unused(Learn2Ask, "with protocol=compact", data_path=data_path, judge=named, form=self.form)
-
-
-class _SharedSpace(Unchanging, gymnasium.spaces.Text):
-    """A space that copies of a world share, since the letters of a file may be thousands."""

@@ -34,7 +34,8 @@ def world(path, **settings):
     return DatasetWorld(path, **{"group": "group", "scorer": NumericMatch(), **settings})
 
 
-def test_no_rule_of_the_contract_is_broken(path):
+def test_no_rule_of_the_contract_is_broken_whatever_letters_questions_have(tmp_path):
+    path = write(tmp_path / "wugs.jsonl", [{**row, "prompt": f"¿{row['prompt']}"} for row in ROWS])
     found = list(check_world(world(path), HintContext(), num_packs=8, pack_size=4))
     assert {verdict.rule: verdict.broken for verdict in found if verdict.broken} == {}
     assert {"random play is legal", "oracle play is legal"} <= {verdict.rule for verdict in found}
