@@ -175,7 +175,7 @@ PLAYED = {
 """How it is made, what is counted, packs, bounds of the scripted player's first mean, and of its last; most of random play."""
 PLAYED_SLOWLY = {
     "lake-positions": (lambda: FrozenLakeObscure(feedback="positions"), "success", 30, (0.4, 0.8), 0.9, 0.5),
-    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=2), "success", 40, (0.1, 0.6), 0.85, 0.2),
+    "terminal-hard": (lambda: Terminal(quirks=3, max_turns=3), "success", 40, (0.1, 0.6), 0.85, 0.2),
     "apps-quirks": (lambda: Apps(quirks=5), "success", 15, (-0.1, 0.5), 0.9, 0.1),
     "lake-natural": (FrozenLakeObscure, "success", 30, (0.4, 0.8), 0.9, 0.5),
     "alchemy-compact": (lambda: Alchemy(**COMPACT_ALCHEMY), "success", 100, (0.45, 0.65), 0.95, 0.4),
