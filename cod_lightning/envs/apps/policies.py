@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.apps.actions import Actions
 from cod_lightning.envs.apps.agent import Answered, AppsAgent
-from cod_lightning.envs.apps.facts import CHOICES, HABITS, SLOTS, HiddenFacts, draw_slots, read_facts, write_facts
+from cod_lightning.envs.apps.facts import HABITS, SLOTS, HiddenFacts, draw_slots, read_facts, write_facts
 from cod_lightning.envs.apps.site import AppSite
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.tool_calls import ToolCall
@@ -86,6 +86,3 @@ def _results(shown: str) -> list[Answered]:
         elif not line.startswith("Calls left: "):
             results.append(Answered(json.loads(line)))
     return results
-
-
-assert set(CHOICES) == set(SLOTS)
