@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import (
-    ContextEntry,
     History,
     InTask,
     Intervention,
@@ -30,8 +29,7 @@ from cod_lightning.contexts.base import (
 )
 from cod_lightning.contexts.worded import WordedWords
 from cod_lightning.methods.acts_wording import ACTS_WORDINGS
-from cod_lightning.methods.notebook import Entry, NotebookContext, NotebookEntries, NotebookScripted, NotebookState
-from cod_lightning.methods.notebook_wording import Operation, OperationKind
+from cod_lightning.methods.notebook import NotebookContext, NotebookScripted, NotebookState
 from cod_lightning.ranges import Count, NonNegative
 from cod_lightning.types import Episode, Message, Role
 
@@ -39,10 +37,6 @@ from cod_lightning.types import Episode, Message, Role
 class ActsState(NotebookState, frozen=True):
     """The notebook, and what happened to it in the present task."""
 
-    opened: tuple[int, ...] = ()
-    """Numbers of the entries that are shown in full, the latest last."""
-    seen: tuple[int, ...] = ()
-    """Numbers of the entries that the latest task was shown in full at any time."""
     num_acts: int = 0
     acted: bool = False
     """Whether the latest response was an act, which leaves the dialogue now."""
@@ -52,24 +46,13 @@ class ActsState(NotebookState, frozen=True):
     """The feedback on the task before, where no update followed it."""
 
 
-class ActsEntries(NotebookEntries):
-    """The pieces of the notebook."""
-
-    of: "ActsContext"
-
-    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
-        """Entries by number; shown are those that the task was shown in full, or read."""
-        seen = {str(number) for number in state.seen}
-        return tuple(structs.replace(one, shown=one.key in seen) for one in super().entries(state))
-
-
 class ActsScripted(NotebookScripted):
     """How scripted policies write the notebook."""
 
     of: "ActsContext"
 
     def adopt(self, note: str) -> ActsState:
-        return self.of._opened(ActsState(super().adopt(note).entries))
+        return ActsState(super().adopt(note).entries)
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
         """At most one act a turn of the environment, where the note differs from the entries; otherwise the action."""
@@ -88,9 +71,11 @@ class ActsInTask(InTask["ActsContext"]):
         if self.of.wording.start not in response or state.num_acts >= self.of.max_acts:
             return None
         operations, reason = self.of.wording.read(response)
-        now = state if reason else self.of._edited(state, operations, state.position, tokens)
-        refused = (reason,) if reason else now.refused
-        return Intervention(structs.replace(now, refused=refused, num_acts=state.num_acts + 1, acted=True), reply="")
+        now, refused = state, (reason,)
+        if not reason:
+            now, refused = self.of._carried_out(state, operations, state.position, tokens)
+        after = structs.replace(state, entries=now.entries, refused=refused, num_acts=state.num_acts + 1, acted=True)
+        return Intervention(after, reply="")
 
     def before_turn(
         self, state: ActsState, rules: str, messages: Sequence[Message], tokens: TokenView
@@ -110,7 +95,7 @@ class ActsWords(WordedWords["ActsContext"]):
 
 
 class ActsContext(NotebookContext):
-    """Entries that the policy adds, replaces, deletes and reads by acts within a task.
+    """Entries that the policy adds, replaces and deletes by acts within a task.
 
     A response that holds the first mark of an act is one, and the environment does not see it; it costs one of the task's acts even
     where it cannot be read. When all are spent, the environment sees every response.
@@ -120,13 +105,11 @@ class ActsContext(NotebookContext):
         budget: Most tokens of all entries together; an operation that would exceed it is refused.
         max_entries: Most entries.
         max_acts: Most acts of a task.
-        open_entries: Entries that are shown in full, the latest written or read; of others the number, and in natural wording the
-            first words. Null shows all. Scripted policies do not read: leave it null in a warm start.
         penalty: As in the notebook, of an update, in programs that have updates.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
     """
 
-    companions = (ActsEntries, ActsScripted, ActsInTask, ActsWords, *NotebookContext.companions)
+    companions = (ActsScripted, ActsInTask, ActsWords, *NotebookContext.companions)
 
     State: ClassVar[type[Struct]] = ActsState
 
@@ -136,54 +119,25 @@ class ActsContext(NotebookContext):
         budget: Count = 512,
         max_entries: Count = 32,
         max_acts: Count = 4,
-        open_entries: Count | None = None,
         penalty: NonNegative = 0.1,
         response_limit: Count | None = 1000,
     ) -> None:
         super().__init__(protocol, budget, max_entries, penalty, response_limit)
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
-        self.max_acts, self.open_entries = max_acts, open_entries
+        self.max_acts = max_acts
 
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        return Prepared(self._system(state, rules), structs.replace(state, seen=state.opened))
+        return Prepared(self._system(state, rules), state)
 
     def feedback(self, state: ActsState, episode: Episode) -> ActsState:
         """The next task has all its acts, and is shown what the environment said last."""
-        position, unread = episode.position + 1, episode.feedback
-        return self._opened(ActsState(state.entries, (), state.opened, state.seen, position=position, unread=unread))
+        return ActsState(state.entries, position=episode.position + 1, unread=episode.feedback)
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         found = yield from super().update(state, rules, episode, tokens)
-        entries, refused = found.state.entries, found.state.refused
-        kept = ActsState(entries, refused, opened=_latest(state, entries), position=state.position)
-        return structs.replace(found, state=self._opened(kept))
+        kept = ActsState(found.state.entries, found.state.refused, position=state.position)
+        return structs.replace(found, state=kept)
 
     def _system(self, state: ActsState, rules: str) -> str:
-        entries = [(entry.number, entry.text, entry.number in state.opened) for entry in state.entries]
+        entries = [(entry.number, entry.text) for entry in state.entries]
         return self.wording.shown_notebook(rules, entries, self.max_acts - state.num_acts, state.refused, state.unread)
-
-    def _edited(self, state: ActsState, operations: Sequence[Operation], position: int, tokens: TokenView) -> ActsState:
-        """The state after these operations, with those that were refused."""
-        changed = [one for one in operations if one.kind is not OperationKind.READ]
-        now, refused = self._carried_out(state, changed, position, tokens)
-        numbers = [entry.number for entry in now.entries]
-        read = [one.number for one in operations if one.kind is OperationKind.READ]
-        missing = tuple(f"read {number}: there is no entry {number}" for number in read if number not in numbers)
-        latest = _latest(state, now.entries, read)
-        edited = self._opened(structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=latest))
-        return structs.replace(edited, seen=tuple(dict.fromkeys((*state.seen, *edited.opened))))
-
-    def _opened(self, state: ActsState) -> ActsState:
-        """The state with no more entries open than may be, and none that is gone."""
-        numbers = [entry.number for entry in state.entries]
-        if self.open_entries is None:
-            return structs.replace(state, opened=tuple(numbers))
-        there = [number for number in dict.fromkeys(state.opened or numbers) if number in numbers]
-        return structs.replace(state, opened=tuple(there[-self.open_entries :]))
-
-
-def _latest(state: ActsState, entries: Sequence[Entry], read: Sequence[int] = ()) -> tuple[int, ...]:
-    """Numbers of what was open, then of the entries that have become other ones, then of those that were read."""
-    before = {entry.number: entry for entry in state.entries}
-    written = [entry.number for entry in entries if before.get(entry.number) != entry]
-    return (*(number for number in state.opened if number not in (*written, *read)), *written, *read)

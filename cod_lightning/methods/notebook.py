@@ -141,7 +141,7 @@ class NotebookContext(WordedContext):
                 refused.append(f"{self.wording.spelled(operation)}: {reason}")
             elif operation.kind is OperationKind.DELETE:
                 del entries[operation.number]
-            elif operation.kind not in (OperationKind.KEEP, OperationKind.READ):
+            elif operation.kind is not OperationKind.KEEP:
                 number = operation.number or next(n for n in range(1, self.max_entries + 1) if n not in entries)
                 entries[number] = replace(new, number=number)
         return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)

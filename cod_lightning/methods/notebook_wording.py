@@ -29,8 +29,6 @@ class OperationKind(StrEnum):
     DELETE = "delete"
     KEEP = KEEP
     """Nothing: the entries stay as they are."""
-    READ = "read"
-    """Show an entry in full; only where not all are (`acts.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,6 @@ class NaturalNotebook(NaturalOperations):
         OperationKind.REPLACE: "replace NUMBER: TEXT",
         OperationKind.DELETE: "delete NUMBER",
         OperationKind.KEEP: "keep",
-        OperationKind.READ: "read NUMBER",
     }
 
     def inject(self, rules: str, entries: Sequence[str]) -> str:
@@ -146,8 +143,7 @@ class CompactNotebook(CompactOperations):
 
     def words(self) -> tuple[str, ...]:
         numbers = (f"#{number}" for number in range(1, self.most + 1))
-        kinds = (OperationKind.ADD, OperationKind.REPLACE, OperationKind.DELETE, OperationKind.KEEP)
-        return (self.opens, self.start, self.end, ";", *map(str, kinds), *numbers)
+        return (self.opens, self.start, self.end, ";", *map(str, OperationKind), *numbers)
 
     def operation(self, text: str) -> Operation:
         found = re.fullmatch(

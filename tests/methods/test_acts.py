@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
-from cod_lightning.contexts.base import Entries, InTask
+from cod_lightning.contexts.base import InTask
 from cod_lightning.envs.base import beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.lifecycles import ConnectTheDots
@@ -13,7 +12,7 @@ from cod_lightning.methods.acts import ActsContext, ActsState
 from cod_lightning.methods.notebook import Entry
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.types import Message, Role, Split
-from tests.asked import LetterTokens, answered
+from tests.asked import LetterTokens
 from tests.cases import each
 from tests.lived_tasks import profits
 from tests.records import episode
@@ -27,13 +26,13 @@ MARKS = ("--- Start of memory act ---", "--- End of memory act ---", "<memory>",
 def act(protocol, *operations):
     if protocol == "natural":
         return "\n".join(["--- Start of memory act ---", *operations, "--- End of memory act ---"])
-    spelled = (one.replace(":", "").replace("delete ", "delete #").replace("read ", "read #") for one in operations)
+    spelled = (one.replace(":", "").replace("delete ", "delete #") for one in operations)
     return f"<memory> {' ; '.join(spelled)} </memory>"
 
 
 def begun(context, *texts):
     state = ActsState(tuple(Entry(n, text, 0) for n, text in enumerate(texts, start=1)))
-    return context.prepare(context._opened(state), "lake", "first").state
+    return context.prepare(state, "lake", "first").state
 
 
 @PROTOCOLS
@@ -55,22 +54,13 @@ def test_an_act_is_carried_out_unseen_by_the_environment_and_leaves_the_dialogue
     assert beside(context, InTask).before_turn(history.state, "lake", said, TOKENS) is None
 
 
-def test_of_its_entries_those_are_shown_that_the_task_was_shown_in_full():
-    context = ActsContext("compact")
-    state = structs.replace(begun(context, "1=up", "2=down"), seen=(2,))
-    assert [(one.text, one.shown) for one in beside(context, Entries).entries(state)] == [
-        ("1=up", False),
-        ("2=down", True),
-    ]
-
-
 @PROTOCOLS
 def test_what_cannot_be_carried_out_is_refused_on_its_own_and_costs_the_act(protocol):
     context = ActsContext(protocol, budget=2)
-    operations = ("delete 7", "read 9", "add: 2=down", "add: a b c")
+    operations = ("delete 7", "add: 2=down", "add: a b c")
     found = beside(context, InTask).on_turn(begun(context, "1=up"), act(protocol, *operations), TOKENS).state
     assert [entry.text for entry in found.entries] == ["1=up", "2=down"]
-    assert len(found.refused) == 3
+    assert len(found.refused) == 2
     assert "there is no entry 7" in found.refused[0]
     assert found.num_acts == 1
     unreadable = (
@@ -91,35 +81,6 @@ def test_when_all_acts_are_spent_the_environment_sees_every_response(protocol):
     assert beside(context, InTask).on_turn(begun(context), "an answer", TOKENS) is None
 
 
-@PROTOCOLS
-def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
-    context = ActsContext(protocol, open_entries=1)
-    state = begun(context, "a=1 b=2 c=3 d=4 e=5 f=6 g=7", "2=down")
-    assert "g=7" not in context.prepare(state, "lake", "first").system
-    assert "2=down" in context.prepare(state, "lake", "first").system
-    read = beside(context, InTask).on_turn(state, act(protocol, "read 1"), TOKENS).state
-    assert "g=7" in context.prepare(read, "lake", "first").system
-
-
-@PROTOCOLS
-def test_what_an_update_writes_is_open_in_the_next_task_also_in_place_of_another_entry(protocol):
-    context = ActsContext(protocol, open_entries=1)
-    for operations, number in ((("delete 1", "add: 3=left"), 1), (("replace 1: 3=left",), 1), (("add: 3=left",), 3)):
-        spelled = [one.replace("replace ", "replace #") if protocol == "compact" else one for one in operations]
-        state = begun(context, "1=up", "2=down")
-        found = answered(context, act(protocol, *spelled), state=state, position=1)
-        assert found.state.opened == (number,)
-
-
-@PROTOCOLS
-def test_an_update_that_reads_an_entry_leaves_it_as_it_is(protocol):
-    context = ActsContext(protocol)
-    state = begun(context, "1=up", "2=down")
-    found = answered(context, act(protocol, "read 1", "read 7"), state=state)
-    assert found.state.entries == state.entries
-    assert [one.partition(": ")[2] for one in found.state.refused] == ["there is no entry 7"]
-
-
 def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
     context = ActsContext("compact", max_acts=2)
     spent = beside(context, InTask).on_turn(begun(context), act("compact", "add 1=up"), TOKENS).state
@@ -133,7 +94,7 @@ def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
     pieces=st.lists(
         st.one_of(
             st.text(max_size=9),
-            st.sampled_from([*MARKS, "add: x", "add x", ";", "delete 1", "read #1", "<|im_end|>", "\n"]),
+            st.sampled_from([*MARKS, "add: x", "add x", ";", "delete 1", "<|im_end|>", "\n"]),
         ),
         max_size=9,
     )

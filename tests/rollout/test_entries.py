@@ -92,14 +92,6 @@ def test_entries_of_a_notebook_keep_their_number_when_they_are_replaced() -> Non
     assert played(context, state, "task", 1.0)[1] == [("shown", "1")]
 
 
-def test_of_a_notebook_with_acts_what_was_open_at_any_time_is_shown() -> None:
-    context = ActsContext("compact", open_entries=1)
-    state = beside(context, Scripted).adopt("a b c")
-    assert played(context, state, "task", 1.0)[1] == [("shown", "3")]
-    events = played(context, state, "task", 1.0, "<memory> read #1 </memory>", "<memory> add d </memory>")[1]
-    assert events == [("shown", "1"), ("shown", "3"), ("came", "4", "d")]
-
-
 def test_a_transcript_says_what_its_budget_cost() -> None:
     context = TranscriptContext("compact", budget=10)
     state, _ = played(context, context.empty(), "a b", 1.0)
