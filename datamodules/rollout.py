@@ -139,7 +139,6 @@ class RolloutDataModule(ItemDataModule):
         check_num_tasks("data.pack_size", pack_size)
         self.env, self.context, self.engine, self.program = env, context, engine, program
         for size in (pack_size, *(source.sizes if source else ())):
-            program.check(size)
             outline(program, size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout

@@ -146,9 +146,6 @@ class Program(ABC):
         """Most solve episodes of one task at the same time, which the memory plan counts."""
         return 1 + self.beside.total()
 
-    def check(self, num_tasks: int) -> None:
-        """Raise `ConfigError` if the program has no meaning for packs of that many tasks."""
-
     def words(self) -> tuple[str, ...]:
         """Words that the program says itself, for the vocabulary of a tiny policy."""
         return ()

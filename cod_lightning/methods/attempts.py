@@ -48,9 +48,6 @@ class _Attempted(Program):
     def beside(self) -> Counter[Shows]:
         return self.program.beside + self.forks
 
-    def check(self, num_tasks: int) -> None:
-        self.program.check(num_tasks)
-
     def words(self) -> tuple[str, ...]:
         return self.program.words()
 
