@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranges import Natural, NonNegative
+from cod_lightning.ranges import NonNegative
 from cod_lightning.rollout import transcript
 from cod_lightning.training.packs import PackChoice, PackSource
 from cod_lightning.types import Group, Pack
@@ -28,13 +28,11 @@ class RecordedGroups(PackSource):
     Args:
         folder: `lifecycles/` of a run of this environment, context, tokenizer, pack size and seed that keeps all its groups
             (`Transcripts.train_per_rollout`).
-        max_staleness: Policy versions that a turn may be behind the weights that train on it; null takes any, as of a run whose
-            versions are its own.
         wait_s: Seconds in which a group that is not there yet has to come.
     """
 
-    def __init__(self, folder: str, max_staleness: Natural | None = None, wait_s: NonNegative = 0.0) -> None:
-        self.folder, self.max_staleness, self.wait_s = Path(folder), max_staleness, wait_s
+    def __init__(self, folder: str, wait_s: NonNegative = 0.0) -> None:
+        self.folder, self.wait_s = Path(folder), wait_s
         self._read: dict[Path, int] = {}
         """Bytes of each file whose lines are known."""
         self._lines: dict[str, dict[int, tuple[Path, int]]] = {}
@@ -48,7 +46,7 @@ class RecordedGroups(PackSource):
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         return [PackChoice(index) for index in range(first, first + count)]
 
-    def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group]:
+    def collected(self, packs: Sequence[Pack], num_siblings: int) -> Sequence[Group]:
         until, late = time.monotonic() + self.wait_s, False
         while missing := [
             one.id for one in packs if not set(range(num_siblings)) <= self._lines.get(one.id, {}).keys()
@@ -60,9 +58,7 @@ class RecordedGroups(PackSource):
             time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
             late = time.monotonic() >= until
             self._find()
-        groups = [self._group(pack.id, num_siblings) for pack in packs]
-        self._check_age(groups, policy_version)
-        return groups
+        return [self._group(pack.id, num_siblings) for pack in packs]
 
     def _find(self) -> None:
         """Note the lines that were not known; one that is still being written is none."""
@@ -86,19 +82,6 @@ class RecordedGroups(PackSource):
                 lines.append(file.readline().decode())
         groups = transcript.load(lines, source=f"{self.folder}, pack {pack_id}")
         return Group(pack=groups[0].pack, lifecycles=tuple(life for group in groups for life in group.lifecycles))
-
-    def _check_age(self, groups: Sequence[Group], policy_version: int) -> None:
-        """Raise `ConfigError` for a turn that is too old."""
-        if self.max_staleness is None:
-            return
-        every = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
-        oldest = min((turn.policy_version for episode in every for turn in episode.turns), default=policy_version)
-        if policy_version - oldest > self.max_staleness:
-            found = f"{self.folder}, whose policy version {oldest} is {policy_version - oldest} behind the weights"
-            expected = f"turns at most {self.max_staleness} behind"
-            raise ConfigError(
-                "data.source.folder", found, expected, "Collect anew, or raise data.source.max_staleness."
-            )
 
 
 def _whose(line: bytes, path: Path) -> tuple[str, int]:

@@ -100,13 +100,12 @@ class PackSource(ABC):
         Those that replace others, or that are played beside others out of their order, differ from these, too.
         """
 
-    def collected(self, packs: Sequence[Pack], num_siblings: int, policy_version: int) -> Sequence[Group] | None:
+    def collected(self, packs: Sequence[Pack], num_siblings: int) -> Sequence[Group] | None:
         """Groups of these packs, in their order, that were collected elsewhere, such as by another process; None: the engine plays.
 
         Args:
             packs: This rank's share of the packs that `next` chose.
             num_siblings: K, lifecycles of each group.
-            policy_version: Of the weights that train on them.
         """
         return None
 
@@ -168,15 +167,13 @@ class TrainingPacks:
         if len({pack.id for pack in packs}) < len(packs):
             raise self._error("a source that names different packs for one rollout, of one index told apart by `visit`")
 
-    def collected(
-        self, packs: Sequence[Pack], num_siblings: int, policy_version: int, num_ids: int, window: int
-    ) -> list[Group] | None:
+    def collected(self, packs: Sequence[Pack], num_siblings: int, num_ids: int, window: int) -> list[Group] | None:
         """The groups of these packs that the source has from elsewhere; None where the engine is to play them.
 
         Token ids are below `num_ids`, the size of the policy's vocabulary, and no row is longer than its `window`.
         """
         with self._checked("collected"):
-            found = self.source.collected(packs, num_siblings, policy_version)
+            found = self.source.collected(packs, num_siblings)
             if found is None:
                 return None
             names = [(group.pack.id, [life.sibling for life in group.lifecycles]) for group in found]

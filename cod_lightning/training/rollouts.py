@@ -162,7 +162,7 @@ class TrainingRollouts:
         """Siblings of each pack, played by the engine, or as the source has them."""
         setting = self.setting()
         by = setting.sampler
-        collected = self.packs.collected(packs, self.group_size, by.policy_version, by.vocabulary_size, by.window)
+        collected = self.packs.collected(packs, self.group_size, by.vocabulary_size, by.window)
         return run_groups(packs, self.group_size, setting, label="train") if collected is None else collected
 
     def _observe(self, played: PlayedRollout, credited: Credited, credit: Credit) -> None:

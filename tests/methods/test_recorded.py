@@ -49,15 +49,15 @@ def packs_of(folder, **options):
     return packs, [pack for _, pack in packs.draw(0, 2)]
 
 
-def collected(folder, policy_version=0, *, num_packs=2, sizes=SIZES_OF_POLICY, **options):
+def collected(folder, *, num_packs=2, sizes=SIZES_OF_POLICY, **options):
     """The groups of the first packs, from the files of a folder."""
     packs, drawn = packs_of(folder, **options)
-    return packs.collected(drawn[:num_packs], 2, policy_version, *sizes)
+    return packs.collected(drawn[:num_packs], 2, *sizes)
 
 
 def test_a_run_on_the_lifecycles_of_another_ends_with_its_weights_and_plays_none(other, tmp_path):
     weights, folder = other
-    found, engine = fit(tmp_path, source=RecordedGroups(str(folder), max_staleness=0))
+    found, engine = fit(tmp_path, source=RecordedGroups(str(folder)))
     assert engine.decoder._pumping is None, "nothing was sampled"
     assert all(torch.equal(weights[name], found[name]) for name in weights)
     assert transcript.read(tmp_path / "lifecycles" / "train.jsonl") == transcript.read(folder / "train.jsonl")
@@ -76,7 +76,7 @@ def test_lifecycles_that_are_still_being_written_are_waited_for(other, tmp_path)
             file.write(lines[3][50:])
 
     threading.Timer(0.05, finished).start()
-    groups = packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+    groups = packs.collected(drawn, 2, *SIZES_OF_POLICY)
     assert [group.pack for group in groups] == drawn
     assert [group.lifecycles for group in groups] == [
         group.lifecycles for group in transcript.read(other[1] / "train.jsonl")[:2]
@@ -96,16 +96,7 @@ def test_lifecycles_of_other_packs_that_go_on_coming_are_not_waited_for_without_
 
     monkeypatch.setattr(packs.source, "_find", written_meanwhile)
     with pytest.raises(ConfigError, match=r"expected 2 lifecycles of pack words/train/3/0 .* within 0\.2 s"):
-        packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
-
-
-def test_lifecycles_that_are_too_old_are_refused_and_those_of_any_age_taken_where_that_is_asked_for(other):
-    (turn, *_) = transcript.read(other[1] / "train.jsonl")[0].lifecycles[0].solves[0].turns
-    oldest = turn.policy_version
-    assert collected(other[1], oldest + 2, max_staleness=2)
-    with pytest.raises(ConfigError, match=rf"policy version {oldest} is 3 behind the weights"):
-        collected(other[1], oldest + 3, max_staleness=2)
-    assert collected(other[1], oldest + 3)
+        packs.collected(drawn, 2, *SIZES_OF_POLICY)
 
 
 def test_the_latest_lines_of_a_pack_count_and_damaged_ones_are_named(other, tmp_path):
@@ -236,9 +227,9 @@ def test_it_is_refused_where_nothing_can_be_read_and_beside_rollouts_ahead(other
 
 def test_a_source_that_gives_other_lifecycles_than_those_asked_for_is_refused(other):
     class Fewer(RecordedGroups):
-        def collected(self, packs, num_siblings, policy_version):
-            return super().collected(packs, num_siblings, policy_version)[:1]
+        def collected(self, packs, num_siblings):
+            return super().collected(packs, num_siblings)[:1]
 
     packs = TrainingPacks(Fewer(str(other[1])), WordWorld(), 2, 3)
     with pytest.raises(ConfigError, match="`collected` gives 2 lifecycles of each pack, in their order"):
-        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, 0, *SIZES_OF_POLICY)
+        packs.collected([pack for _, pack in packs.draw(0, 2)], 2, *SIZES_OF_POLICY)

@@ -131,7 +131,7 @@ def test_lifecycles_from_elsewhere_that_are_none_are_named_too():
     life = Lifecycle(pack_id=pack.id, sibling=0, episodes=(None,))
     source.collected = lambda *_: [Group(pack=pack, lifecycles=(life,))]
     with pytest.raises(ConfigError, match=r"data\.source is Wrong; .*`collected` \(AttributeError"):
-        packs.collected([pack], 1, 0, 10, 10)
+        packs.collected([pack], 1, 10, 10)
 
 
 def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begins_anew():

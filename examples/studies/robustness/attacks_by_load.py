@@ -88,7 +88,7 @@ def recorded_groups(num: int) -> dict[str, int]:
             counts["damages"] += 1
             with refused(counts, f"groups {number}"):
                 packs, drawn = packs_of(path.parent)
-                packs.collected(drawn, 2, 0, *SIZES_OF_POLICY)
+                packs.collected(drawn, 2, *SIZES_OF_POLICY)
                 counts["taken"] += 1
     return counts
 
