@@ -10,7 +10,6 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.models.pretrained import read_model
 from cod_lightning.models.tiny import TinyPolicy
-from cod_lightning.ranges import Count
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import OtherPlayer
 from cod_lightning.training.scorers import CheckpointScorer
@@ -32,14 +31,10 @@ class FrozenRole(OtherPlayer):
         kind: The episodes that it plays.
         path: Folder or hub name in Hugging Face form, with the policy's tokenizer; `export` makes one of a run's checkpoint.
             Null: the policy that training begins with, such as the warm start.
-        max_dialogues: Dialogues that its engine holds at a time.
     """
 
-    def __init__(
-        self, kind: Literal["solve", "update", "write"], path: str | None = None, max_dialogues: Count = 512
-    ) -> None:
-        self.kind, self.path = EpisodeKind(kind), path
-        self.engine = TransformersEngine(max_dialogues)
+    def __init__(self, kind: Literal["solve", "update", "write"], path: str | None = None) -> None:
+        self.kind, self.path, self.engine = EpisodeKind(kind), path, TransformersEngine()
 
     def check(self, vocabulary: dict[str, int]) -> None:
         if self.path is not None:

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from jsonargparse import ArgumentError, ArgumentParser
 from transformers import AutoModelForCausalLM
 
 from cod_lightning.errors import ConfigError
@@ -14,7 +13,7 @@ from cod_lightning.modules.grpo import GRPOModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import OtherPlayer, Setting
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
 from tests.adapted import TINY
 from tests.cases import each
@@ -66,16 +65,6 @@ def test_without_a_path_and_without_weights_there_is_nothing_to_freeze_and_anoth
         FrozenRole("update").sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
     with pytest.raises(ConfigError, match=r"data\.frozen\.path is "):
         FrozenRole("solve", str(base)).check({"other": 0})
-
-
-def test_an_engine_without_a_place_for_a_dialogue_in_which_all_would_wait_is_refused():
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(OtherPlayer, "frozen")
-    asked = {"class_path": "cod_lightning.methods.frozen_role.FrozenRole", "init_args": {"kind": "solve"}}
-    parser.parse_object({"frozen": asked})
-    asked["init_args"]["max_dialogues"] = 0
-    with pytest.raises(ArgumentError, match="max_dialogues"):
-        parser.parse_object({"frozen": asked})
 
 
 @each("kinds", [None, ["update"], ["solve", "update"]])
