@@ -35,20 +35,17 @@ class PartlyKnown(Reward):
     Args:
         share: Of tasks whose reward is known, drawn by their seeds, in (0, 1).
         transcripts: `lifecycles/train.jsonl` of a run, from whose known tasks the model learns; null: the others have the score 0.
-        seed: Of the draw.
         weight: Factor of the score.
     """
 
-    def __init__(
-        self, share: InnerShare = 0.5, transcripts: str | None = None, seed: int = 0, weight: float = 1.0
-    ) -> None:
-        self.share, self.transcripts, self.seed, self.weight = share, transcripts, seed, weight
+    def __init__(self, share: InnerShare = 0.5, transcripts: str | None = None, weight: float = 1.0) -> None:
+        self.share, self.transcripts, self.weight = share, transcripts, weight
         self.agreement = Agreement()
         self._weights: Float[np.ndarray, " F"] | None = None
 
     def is_known(self, task: Task) -> bool:
         """Whether this task's reward is."""
-        return derive_seed("known reward", self.seed, task.seed) / 2**63 < self.share
+        return derive_seed("known reward", 0, task.seed) / 2**63 < self.share
 
     def check(self) -> None:
         """Fit the model."""

@@ -16,6 +16,9 @@ from cod_lightning.rewards.pairwise import Pairwise
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, Task
 
+_SEED = 0
+"""Of the errors."""
+
 
 class NoisyJudge(Reward):
     """1 for a task that was solved and 0 for another, wrong with known probabilities; a stand-in for a judge that costs nothing.
@@ -27,20 +30,17 @@ class NoisyJudge(Reward):
     Args:
         false_positive: Probability of a 1 where the task was not solved, in [0, 1].
         false_negative: Probability of a 0 where it was, in [0, 1].
-        seed: Of the errors.
         weight: Factor of the score.
     """
 
-    def __init__(
-        self, false_positive: Share = 0.1, false_negative: Share = 0.1, seed: int = 0, weight: float = 1.0
-    ) -> None:
-        self.false_positive, self.false_negative, self.seed, self.weight = false_positive, false_negative, seed, weight
+    def __init__(self, false_positive: Share = 0.1, false_negative: Share = 0.1, weight: float = 1.0) -> None:
+        self.false_positive, self.false_negative, self.weight = false_positive, false_negative, weight
         self.agreement = Agreement()
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         solved = bool(episode.success)
         seen: dict[str, Any] = material_of(episode)
-        drawn = derive_seed("noisy judge", self.seed, task.seed, msgspec.json.encode(seen).decode()) / 2**63
+        drawn = derive_seed("noisy judge", _SEED, task.seed, msgspec.json.encode(seen).decode()) / 2**63
         wrong = drawn < (self.false_negative if solved else self.false_positive)
         score = float(solved != wrong)
         self.agreement.count(score, episode)
@@ -60,17 +60,16 @@ class NoisyPairwiseJudge(Pairwise):
     Args:
         error: Probability of an error in one verdict; at 0.5 a verdict says nothing.
         opponents: Siblings that an episode is compared with, an even number; null: all of them.
-        seed: Of the errors.
         weight: Factor of the score.
     """
 
-    def __init__(self, error: Share = 0.1, opponents: int | None = None, seed: int = 0, weight: float = 1.0) -> None:
+    def __init__(self, error: Share = 0.1, opponents: int | None = None, weight: float = 1.0) -> None:
         super().__init__(opponents, "data.rewards.NoisyPairwiseJudge")
-        self.error, self.seed, self.weight = error, seed, weight
+        self.error, self.weight = error, weight
 
     async def preferred(self, first: Episode, second: Episode, task: Task) -> float:
         seen = msgspec.json.encode([material_of(first), material_of(second)]).decode()
-        drawn = derive_seed("noisy pairwise judge", self.seed, task.seed, seen) / 2**63
+        drawn = derive_seed("noisy pairwise judge", _SEED, task.seed, seen) / 2**63
         right = (1 + bool(first.success) - bool(second.success)) / 2
         if drawn >= self.error:
             return right

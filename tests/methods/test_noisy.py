@@ -40,9 +40,10 @@ def test_errors_are_as_frequent_as_asked_on_either_side(false_positive, false_ne
     )
 
 
-def test_the_same_material_gets_the_same_verdict_and_another_seed_others():
-    one, same, other = (scores(NoisyJudge(0.3, 0.3, seed=seed), True, range(200)) for seed in (1, 1, 2))
-    assert one == same != other
+def test_the_same_material_gets_the_same_verdict():
+    one, same = (scores(NoisyJudge(0.3, 0.3), True, range(200)) for _ in range(2))
+    assert one == same
+    assert {*one} == {0.0, 1.0}
 
 
 def test_only_solved_tasks_and_others_are_compared_updates_are_not():

@@ -100,7 +100,7 @@ def test_agreement_is_that_on_pairs_of_which_one_was_solved():
 
 @each("error", [0.0, 0.1, 0.4])
 def test_the_noisy_judge_errs_as_often_as_asked(error):
-    part, again, other = (NoisyPairwiseJudge(error=error, seed=seed) for seed in (0, 0, 1))
+    part, again = (NoisyPairwiseJudge(error=error) for _ in range(2))
 
     async def verdicts(part):
         tasks = [Task(id="0", seed=seed, spec=None) for seed in range(200)]
@@ -117,7 +117,6 @@ def test_the_noisy_judge_errs_as_often_as_asked(error):
         assert ties == pytest.approx((right == 0.5) * (1 - error), abs=0.03)
     first = asyncio.run(verdicts(part))
     assert first == asyncio.run(verdicts(again)), "the same of the same question"
-    assert (first == asyncio.run(verdicts(other))) == (error == 0)
 
 
 @pytest.fixture
