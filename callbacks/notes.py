@@ -13,11 +13,12 @@ from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.callbacks.runner import RolloutCallback
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.ranges import Count, Positive
+from cod_lightning.ranges import Positive
 from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Group
 
 _PATIENCE = 3
+"""Rollouts that notes are about, and syncs in a row with too large a divergence after which a run ends."""
 
 
 class Notes(RolloutCallback):
@@ -69,13 +70,12 @@ class MismatchGuard(Callback):
     The self-test of `WeightSync` looks at one fixed prompt; this looks at everything that is trained on.
 
     Args:
-        warn_at: A warning, once, from here on. Engines in bfloat16 are usually below 0.01.
-        stop_at: The run ends when so much is reached in `patience` syncs in a row.
-        patience: How many.
+        stop_at: The run ends when so much is reached in three syncs in a row. There is a warning, once, from a tenth of it on;
+            engines in bfloat16 are usually below 0.01.
     """
 
-    def __init__(self, warn_at: Positive = 0.02, stop_at: Positive = 0.2, patience: Count = 3) -> None:
-        self.warn_at, self.stop_at, self.patience = warn_at, stop_at, patience
+    def __init__(self, stop_at: Positive = 0.2) -> None:
+        self.stop_at = stop_at
         self.num_in_a_row = 0
         self.warned = False
         self._is_first = False
@@ -100,17 +100,17 @@ class MismatchGuard(Callback):
         self._latest = divergence
         far = math.isnan(divergence) or divergence >= self.stop_at
         self.num_in_a_row = self.num_in_a_row + 1 if far else 0
-        if self.num_in_a_row >= self.patience:
+        if self.num_in_a_row >= _PATIENCE:
             raise EngineMismatch(
-                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more after {self.patience} syncs in a row: "
+                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more after {_PATIENCE} syncs in a row: "
                 "what the engine samples from is not the policy that is trained. Let both compute in one precision "
                 "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or add --model.mismatch TokenMask; "
                 "to go on all the same, raise stop_at of callbacks.MismatchGuard."
             )
-        if divergence >= self.warn_at and not self.warned:
+        if divergence >= (warn_at := self.stop_at / 10) and not self.warned:
             self.warned = True
             warnings.warn(
-                f"{_KL} is {divergence:.3g} nats a token, {self.warn_at:g} or more: engine and training drift apart; the run "
+                f"{_KL} is {divergence:.3g} nats a token, {warn_at:g} or more: engine and training drift apart; the run "
                 f"ends at {self.stop_at:g}. --model.mismatch TokenTruncate corrects for it.",
                 stacklevel=2,
             )

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.objective.losses.base import Level, LossInputs, log_ratio, units_of
-from cod_lightning.ranges import AtLeastOne, Positive, Share
+from cod_lightning.ranges import Positive
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0
@@ -91,19 +91,17 @@ class SequenceTruncate(TokenTruncate):
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceMask(MismatchCorrection):
-    """Every token of an episode has w_e = exp(sum of d) where that is in [min_weight, max_weight], else 0.
+    """Every token of an episode has w_e = exp(sum of d) where that is at most max_weight, else 0.
 
-    Source: as `SequenceTruncate`, its masked variant; the lower bound is ours (0 has none).
+    Source: as `SequenceTruncate`, its masked variant.
     """
 
     level: ClassVar[Level] = "episode"
-    min_weight: Share = 0.0
-    """Smallest weight of an episode that is kept."""
-    max_weight: AtLeastOne = 2.0
+    max_weight: Positive = 2.0
     """Largest weight of an episode that is kept."""
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        return kept_within(ratios(sampled, self.level), self.min_weight, self.max_weight)
+        return kept_within(ratios(sampled, self.level), 0.0, self.max_weight)
 
 
 def corrected(

@@ -28,6 +28,12 @@ class BentEngine(TransformersEngine):
         return structs.replace(said, behaviour_logprobs=tuple(off))
 
 
+@pytest.fixture
+def two_syncs(monkeypatch):
+    """After so many in a row a run ends."""
+    monkeypatch.setattr("cod_lightning.callbacks.notes._PATIENCE", 2)
+
+
 def fit(folder, engine, guard, **options):
     return small_fit(folder, WeightSync(self_test=None), guard, engine=engine, **options).updates
 
@@ -43,18 +49,20 @@ def test_a_true_engine_gives_figures_and_no_warning(tmp_path):
 
 
 def test_a_validation_within_a_rollout_is_not_taken_for_a_gap_of_the_engine(tmp_path):
-    guard, trainer = MismatchGuard(warn_at=1e-6), {"max_epochs": 2, "limit_train_batches": 1}
+    guard, trainer = MismatchGuard(stop_at=1e-5), {"max_epochs": 2, "limit_train_batches": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         updates = small_fit(tmp_path, WeightSync(), guard, lr=0.1, trainer=trainer).updates
     assert [logged["train/mismatch_kl"] < 1e-8 for logged in updates.values] == [True, True]
 
 
-def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_however_many_updates_log_it(tmp_path):
+def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_however_many_updates_log_it(
+    tmp_path, two_syncs
+):
     with pytest.warns(UserWarning, match="engine and training drift apart") as caught:
-        fit(tmp_path, BentEngine(0.3), MismatchGuard(warn_at=0.02, stop_at=0.2))
+        fit(tmp_path, BentEngine(0.3), MismatchGuard())
     assert sum("drift apart" in str(w.message) for w in caught) == 1
-    updates, guard = Updates(), MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2)
+    updates, guard = Updates(), MismatchGuard()
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch) as error:
         small_fit(tmp_path, WeightSync(self_test=None), updates, guard, engine=BentEngine(1.0))
     assert len(updates.values) == 3, "the first update of the second rollout"
@@ -64,17 +72,17 @@ def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run_counted_once_howe
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_rollout_of_one_update_is_looked_at_whether_the_sync_behind_it_comes_before_the_guard_or_after(
-    tmp_path, is_first
+    tmp_path, is_first, two_syncs
 ):
-    guard, sync, updates = MismatchGuard(warn_at=0.2, stop_at=0.2, patience=2), WeightSync(self_test=None), Updates()
+    guard, sync, updates = MismatchGuard(), WeightSync(self_test=None), Updates()
     callbacks = [guard, sync] if is_first else [sync, guard]
     with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch):
         small_fit(tmp_path, updates, *callbacks, engine=BentEngine(1.0), updates_per_rollout=1)
     assert len(updates.values) == 2
 
 
-def test_an_update_without_tokens_which_logs_the_figure_of_the_one_before_is_no_further_measurement():
-    guard, module, trainer = MismatchGuard(patience=2), SimpleNamespace(updates_since_sync=0), SimpleNamespace()
+def test_an_update_without_tokens_which_logs_the_figure_of_the_one_before_is_no_further_measurement(two_syncs):
+    guard, module, trainer = MismatchGuard(), SimpleNamespace(updates_since_sync=0), SimpleNamespace()
 
     def updated(divergence):
         trainer.callback_metrics = {"train/mismatch_kl": torch.tensor(divergence)}

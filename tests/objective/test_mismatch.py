@@ -43,7 +43,7 @@ def defined(correction, x, old, b, t):
     ratio = episode_ratio(x, old, b) if whole else token_ratio(x, old, b, t)
     if isinstance(correction, TokenTruncate | SequenceTruncate):
         return min(ratio, correction.max_weight)
-    low, high = vars(correction).values()
+    *_, low, high = (0.0, *vars(correction).values())
     return ratio if low <= ratio <= high else 0.0
 
 
@@ -51,7 +51,7 @@ CORRECTIONS = [
     TokenTruncate(max_weight=1.3),
     TokenMask(min_ratio=0.7, max_ratio=1.4),
     SequenceTruncate(max_weight=1.5),
-    SequenceMask(min_weight=0.3, max_weight=2.5),
+    SequenceMask(max_weight=2.5),
 ]
 
 

@@ -45,7 +45,7 @@ SERVED = ("--config", "smoke", "engine=VLLMServerEngine", "--data.engine.local.k
 BLIND = json.dumps(
     [
         {"class_path": "cod_lightning.callbacks.WeightSync", "init_args": {"self_test": None}},
-        {"class_path": "cod_lightning.callbacks.MismatchGuard", "init_args": {"warn_at": 1e9, "stop_at": 1e9}},
+        {"class_path": "cod_lightning.callbacks.MismatchGuard", "init_args": {"stop_at": 1e9}},
     ]
 )
 """Callbacks that take any log-probs, for those of the stand-in."""
