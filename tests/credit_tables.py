@@ -112,14 +112,6 @@ def returns_of(rule, table: CreditTable) -> PerEpisode:
     return PerEpisode(cube(found.values, flat), cube(found.valid, flat))
 
 
-def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
-    """The table of the paper's plan: [G K N] rewards of solve episodes and [G K N-1] of updates, interleaved."""
-    rewards = torch.empty(valid.shape, dtype=solve.dtype)
-    rewards[..., 0::2], rewards[..., 1::2] = solve, update
-    kinds = torch.arange(valid.shape[-1]) % 2
-    return CreditTable(rewards=rewards, valid=valid, action_counts=action_counts, kinds=kinds, **more)
-
-
 def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program: Program | None = None) -> CreditTable:
     rng = torch.Generator().manual_seed(seed)
     order = outline(program or ConnectTheDots(), tasks)

@@ -17,10 +17,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.asymre import AsymRE
 from tests.cases import each
 from tests.credit_tables import (
-    AttemptTable,
     credited,
     credited_entries,
-    paper_table,
     returns_of,
     with_attempts,
 )
@@ -37,89 +35,6 @@ BASELINES = [GroupMean(), LeaveOneOut(), AsymRE(shift=-0.2)]
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def reached(rule, baseline, mode):
-    """[e, f] and [e, j]: whether the reward of episode f, or of an attempt at task j, of a lifecycle moves its episode e."""
-    table = with_attempts(0, missing=0.0, fraction=0.7)
-    drawn = table.rewards.clone()
-    drawn[..., 1::2] = torch.rand(3, 5, 3, generator=torch.Generator().manual_seed(0))
-    rewards, extra = (t.double().clone().requires_grad_() for t in (drawn, table.attempts.rewards))
-    table = replace(table, rewards=rewards, attempts=replace(table.attempts, rewards=extra))
-    out = credited(table, rule, baseline, mode)
-    mine = (table.attempts.of[:, :2] == torch.tensor([1, 1])).all(dim=1)
-    by_episode, by_attempt = torch.zeros(7, 7), torch.zeros(7, 4)
-    for e in range(7):
-        grads = torch.autograd.grad(out.values[1, 1, e], (rewards, extra), retain_graph=True)
-        by_episode[e] = grads[0][1, 1].float()
-        task = table.attempts.of[mine, 2] // 2
-        by_attempt[e] = torch.zeros(4).index_add(0, task, grads[1][mine].abs().float())
-    attempts = [(x, table.attempts.of[x, 2].item()) for x in mine.nonzero().flatten().tolist()]
-    to_attempts = []
-    for x, e in attempts:
-        grads = torch.autograd.grad(out.attempts[x], (rewards, extra), retain_graph=True)
-        to_attempts.append((e, grads[0][1, 1, 0::2].abs() > 1e-9, task[(grads[1][mine].abs() > 1e-9)].tolist()))
-    return by_episode.abs() > 1e-9, by_attempt > 1e-9, to_attempts
-
-
-@each("mode", ["none", "group"])
-@each("baseline", BASELINES)
-@each("rule", RULES)
-def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, baseline, mode):
-    by_episode, by_attempt, to_attempts = reached(rule, baseline, mode)
-    assert not by_episode.tril(-1).any()
-    assert by_episode.diagonal().all()
-    for e in range(7):
-        tasks = by_attempt[e].nonzero().flatten().tolist()
-        assert set(tasks) <= {(e + 1) // 2}  # a solve depends on its own task's attempts, an update of the next one's
-    assert by_attempt.any()
-    if mode == "none":
-        for e, from_solves, from_attempts in to_attempts:
-            assert set(from_solves.nonzero().flatten().tolist()) <= {e // 2}
-            assert set(from_attempts) <= {e // 2}
-
-
-@pytest.mark.slow
-def test_attempts_leave_the_expected_credit_as_it_was():
-    """A lottery at position 1: over many draws the score-weighted advantages with attempts and without have one mean."""
-    rng = torch.Generator().manual_seed(0)
-    packs, siblings, extra = 1500, 4, 2
-    choice = (torch.rand(packs, siblings, generator=rng) < 0.3).float()
-    more = (torch.rand(packs, siblings, extra, generator=rng) < 0.3).float()
-    later = (torch.rand(packs, siblings, generator=rng) < 0.2 + 0.6 * choice).float()
-    valid = torch.ones(packs, siblings, 5, dtype=torch.bool)
-    table = paper_table(
-        torch.stack([torch.zeros_like(choice), choice, later], dim=-1),
-        torch.zeros(packs, siblings, 2),
-        valid=valid,
-        action_counts=valid.long(),
-    )
-    places = torch.cartesian_prod(torch.arange(packs), torch.arange(siblings), torch.tensor([2]), torch.arange(extra))
-    anchored = replace(
-        table,
-        attempts=AttemptTable(
-            of=places[:, :3],
-            same_context=torch.ones(len(places), dtype=torch.bool),
-            rewards=more.flatten(),
-            valid=torch.ones(len(places), dtype=torch.bool),
-            action_counts=torch.ones(len(places), dtype=torch.long),
-        ),
-    )
-
-    def gradients(found):
-        """Of log P(choice) with respect to its logit, for each pack."""
-        total = (found.values[..., 2] * (choice - 0.3)).sum(dim=1)
-        return (
-            total + (found.attempts.view(packs, siblings, -1) * (more - 0.3)).sum(dim=(1, 2))
-            if len(found.attempts)
-            else total
-        )
-
-    plain, anchor = (gradients(credited(t, EpisodeCredit(), LeaveOneOut())) for t in (table, anchored))
-    error = float((plain.var() + anchor.var()).sqrt()) / packs**0.5
-    assert float(plain.mean()) > 10 * error
-    assert abs(float(plain.mean() - anchor.mean())) < 4 * error
-    assert float(anchor.var()) < float(plain.var())
 
 
 @each("tries", [1, 2, 3, 4])

@@ -24,7 +24,6 @@ from tests import records
 from tests.cases import each
 from tests.credit_tables import (
     AttemptTable,
-    CreditTable,
     cells,
     credit_table,
     credited,
@@ -183,24 +182,6 @@ def test_rows_get_what_the_reweighting_makes_of_advantages_and_sources_and_repla
     for row, after in enumerate(stamped(found.whole, batch).advantages.tolist()):
         before = stamped(plain.whole, batch).advantages[row].item()
         assert after == pytest.approx(before * math.exp(before / found.temperature), rel=1e-5, nan_ok=True)
-
-
-def test_the_figures_of_a_rollout_are_means_over_known_rewards_and_shares_of_packs_with_a_known_advantage():
-    rewards = torch.tensor(
-        [[[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]], [[1.0, 0.0, 0.0], [1.0, 0.0, 9.0]], [[0.0, 0.0, 0.0]] * 2]
-    )
-    valid = torch.ones(3, 2, 3, dtype=torch.bool)
-    valid[1, 1, 2] = False
-    valid[2] = False
-    table = CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=torch.tensor([0, 1, 0]))
-    figures = credited(table, TaskCredit(), GroupMean()).whole.figures()
-    assert figures == {
-        "train/lifecycles": 6.0,
-        "train/red_temperature": 0.0,
-        "train/zero_variance_packs": 0.5,
-        "train/reward/position_0": 0.75,
-        "train/reward/position_1": pytest.approx(1 / 3),
-    }
 
 
 def loop(lives, rule, k, e):

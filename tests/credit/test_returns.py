@@ -1,10 +1,8 @@
 """Returns against the definition, and baselines and scales of them; the loops of baselines are in test_credited.py."""
 
-import json
 import math
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +16,7 @@ from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.propose import ProposeAndSolve
 from tests.cases import each
-from tests.credit_tables import cells, paper_table, random_table, returns_of, rewards_to_go
+from tests.credit_tables import cells, random_table, returns_of, rewards_to_go
 
 STYLES = {
     "mean": (EpisodeCredit(), lambda r: sum(r) / len(r), None),
@@ -77,15 +75,6 @@ def test_a_trajectory_is_the_sum_of_its_solves_whatever_else_the_plan_has(table)
             assert found.values[g, k, e].item() == pytest.approx(
                 sum(table.rewards[g, k, f].item() for f in solves), abs=1e-5
             )
-
-
-def test_the_hand_made_group_comes_out_as_by_hand():
-    golden = json.loads((Path(__file__).parents[1] / "golden" / "lifecycle_credit.json").read_text())
-    solve, update = torch.tensor([golden["solve_rewards"]]), torch.tensor([golden["update_rewards"]])
-    valid = torch.ones(1, 2, 5, dtype=torch.bool)
-    returns = returns_of(EpisodeCredit(), paper_table(solve, update, valid=valid, action_counts=valid.long()))
-    torch.testing.assert_close(returns.values, torch.tensor([golden["returns"]]))
-    torch.testing.assert_close(GroupMean()(returns).values, torch.tensor([golden["advantages"]]))
 
 
 def test_returns_under_autocast_are_the_float64_means_rounded_once():
