@@ -39,21 +39,6 @@ def test_the_lifecycle_itself_is_the_same_with_attempts_and_without():
     assert all(not life.attempts for life in lives(plain))
 
 
-def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
-    said = set()
-    for life in lives(live(EVERYWHERE)):
-        assert life.episodes == life.own + life.attempts
-        assert [one.position for one in life.attempts] == [n for n in (1, 2, 3) for _ in range(4)]
-        for attempt in life.attempts:
-            solve = life.episodes[attempt.parent]
-            assert solve is life.solves[attempt.position]
-            assert attempt.turns[0].observation == solve.turns[0].observation
-            if attempt.trained:
-                assert attempt.turns[0].new_ids == solve.turns[0].new_ids
-                said.add([turn.response for turn in attempt.turns] == [turn.response for turn in solve.turns])
-    assert False in said
-
-
 class WithWhatWasSaid(PlainContext):
     """A task adds what the policy said first."""
 

@@ -33,13 +33,6 @@ def test_a_stage_bounds_tasks_and_turns_and_the_last_one_has_no_end(rollouts, si
     assert packs.metrics() == {"source/num_tasks": size, "source/max_turns": turns}
 
 
-def test_what_does_not_grow_is_the_environment_s_own():
-    (_, pack), *_ = grown(0, num_tasks=[2, 4]).draw(0, 1)
-    assert {task.max_turns for task in pack.tasks} == {None}
-    (_, pack), *_ = grown(0, max_turns=[1, 4]).draw(0, 1)
-    assert len(pack) == 4
-
-
 def test_a_state_goes_on_at_its_stage_and_packs_grow_no_further_than_prompts_were_checked_for():
     packs = grown(0, rollouts_per_stage=2, num_tasks=[2, 4])
     packs.load_state_dict(grown(2, rollouts_per_stage=2, num_tasks=[2, 4]).state_dict())

@@ -35,7 +35,7 @@ def test_the_compact_protocol_shows_the_last_law_by_its_grade():
 def test_the_law_of_an_earlier_task_tells_what_no_note_does_and_a_note_counts_for_more():
     env = OptimalControl(world_memory=True)
     known = 0
-    for index in range(20):
+    for index in range(8):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
         play, truth = beside(env, Players).play(pack)
         _, shown, *_ = live(copy.deepcopy(env), pack, Reference.ORACLE, index)[1].messages

@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+import pytest
+
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Variants, beside
 from cod_lightning.envs.frozen_lake import PicturedLake
@@ -55,6 +57,7 @@ def test_the_feedback_is_text_and_the_picture_moves():
     assert len(seen) > 1
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_an_environment():
     world = PicturedLake(size_min=3, size_max=3)
     verdicts = list(check_world(world, HintContext(), num_packs=2, pack_size=3))

@@ -34,7 +34,7 @@ def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
 # ---------------------------------------------------------------------- tasks and goals
 
 
-@each("seed", range(3), slow=range(3, 8))
+@each("seed", range(1), slow=range(1, 8))
 @each("kind", TYPES)
 @each("num_quirks", [0, 1, 3, 6])
 def test_every_task_begins_unsolved_and_its_plan_solves_it_under_any_quirks(kind, num_quirks, seed):
@@ -178,26 +178,15 @@ def test_without_a_hidden_rule_there_is_none_to_change():
 
 # ---------------------------------------------------------------------- who plays
 
-HARD = {"quirks": 3, "max_turns": 2}
-
-
-@each("index", range(4), slow=range(4, 12))
-@each("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 6}, HARD])
-def test_the_oracle_solves_every_task(parameters, index):
-    env = Terminal(**parameters)
-    for split in Split:
-        pack = env.sample_pack(split=split, index=index, num_tasks=4)
-        assert all(lived.success for lived in live(env, pack, Reference.ORACLE))
-
 
 @each("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}, {"quirks": 3, "max_turns": 24}])
 def test_with_turns_enough_the_scripted_player_finds_every_quirk_out(parameters):
-    assert by_position(Terminal(**parameters), Reference.SCRIPTED, 30) == [1.0] * 4
+    assert by_position(Terminal(**parameters), Reference.SCRIPTED, 12) == [1.0] * 4
 
 
 def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted():
     env, first = Terminal(quirks=1), {slot: [] for slot in SLOTS}
-    for index in range(200):
+    for index in range(100):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
         quirks = pack.tasks[0].spec.site.quirks
         begun, later = live(env, replace(pack, tasks=pack.tasks * 2), Reference.SCRIPTED)
