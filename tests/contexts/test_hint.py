@@ -98,14 +98,6 @@ def test_what_the_policy_said_cannot_close_its_fence(text):
 
 
 @PROTOCOLS
-@given(text=HOSTILE)
-def test_a_delimiter_in_the_trajectory_does_not_disturb_the_later_response(protocol, text):
-    context = HintContext(protocol)
-    opened(context, "lake", solved(turn(text, text), hint=text, feedback=text))
-    assert read(context, beside(context, Scripted).write("1=up", ())).state.text == "1=up"
-
-
-@PROTOCOLS
 def test_an_update_is_recognised_and_a_solve_is_not(protocol):
     context = HintContext(protocol)
     update = opened(context, "lake", solved(turn("see", "act"), hint="1=up"))
@@ -127,12 +119,6 @@ def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
     assert not beside(context, Scripted).asks(
         (Message(Role.SYSTEM, shown(context, "lake", hint)), Message(Role.USER, hint))
     )
-
-
-@PROTOCOLS
-def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
-    found = read(HintContext(protocol), f"I think.\n{block(protocol, '  1=up 2=?  ')} \n ")
-    assert (found.state.text, found.reward, found.parsed, found.reason) == ("1=up 2=?", 0.0, True, "")
 
 
 def test_the_compact_response_is_a_line_of_words_and_delimiter_lines_that_share_dashes_do_not_parse():
@@ -188,7 +174,7 @@ def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(pr
     context = HintContext(protocol)
     found = read(context, beside(context, Scripted).write(hint, ()))
     legal = not any(spelling in hint for spelling in (*SPECIAL, *NATURAL, *COMPACT)) and not hidden_letter(hint)
-    assert found.parsed == legal
+    assert (found.parsed, found.reward) == (legal, 0.0 if legal else -0.1)
     assert found.state.text == (hint if legal else "old")
 
 

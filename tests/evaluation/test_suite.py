@@ -10,6 +10,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Pack, Split
+from tests.cases import each
 
 
 def test_the_command_line_reads_and_reprints_a_suite() -> None:
@@ -22,22 +23,17 @@ def test_the_command_line_reads_and_reprints_a_suite() -> None:
     assert (suite.controls, suite.wrap) == (("oracle",), "ralph_loop")
 
 
-def test_packs_of_one_id_are_refused_by_suite_since_figures_are_paired_by_it() -> None:
-    class Nameless(Levers):
+@each(
+    ("pack_id", "said"),
+    [("levers", r"a\.num_packs is 2"), ("\ud800", r"a is Odd; .* that draws packs \(Unicode")],
+)
+def test_packs_of_one_id_or_none_are_refused_by_suite_since_figures_are_paired_by_it(pack_id: str, said: str) -> None:
+    class Odd(Levers):
         def sample_pack(self, **options: Any) -> Pack:
-            return replace(super().sample_pack(**options), id="levers")
+            return replace(super().sample_pack(**options), id=pack_id)
 
-    with pytest.raises(ConfigError, match=r"data\.suites\.a\.num_packs is 2"):
-        Suite(name="a", num_packs=2, pack_size=4).packs(Nameless())
-
-
-def test_a_world_that_draws_no_packs_is_named_beside_the_suite() -> None:
-    class Halved(Levers):
-        def sample_pack(self, **options: Any) -> Pack:
-            return replace(super().sample_pack(**options), id="\ud800")
-
-    with pytest.raises(ConfigError, match=r"data\.suites\.a is Halved; .* that draws packs \(Unicode"):
-        Suite(name="a", num_packs=2, pack_size=4).packs(Halved())
+    with pytest.raises(ConfigError, match=rf"data\.suites\.{said}"):
+        Suite(name="a", num_packs=2, pack_size=4).packs(Odd())
 
 
 def test_packs_go_by_identity() -> None:
