@@ -3,13 +3,12 @@
 import asyncio
 import os
 import signal
-import time
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 
-from cod_lightning.adapters import adapter_weights, trained_weights
+from cod_lightning.adapters import trained_weights
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
@@ -112,33 +111,6 @@ def test_a_sync_of_part_of_an_adapter_is_refused(started):
     engine, model = started
     with pytest.raises(EngineFailure, match="weight sync left out"):
         engine.update_weights(list(trained_weights(model).items())[1:], 99)
-
-
-@pytest.mark.soak  # a speed
-def test_an_adapter_of_50_million_parameters_is_synced_in_less_than_a_second(tmp_path):
-    config = Qwen3Config(
-        vocab_size=64,
-        hidden_size=1024,
-        num_hidden_layers=11,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=64,
-        intermediate_size=2816,
-        max_position_embeddings=256,
-        tie_word_embeddings=True,
-    )
-    with torch.device("cpu"):
-        Qwen3ForCausalLM(config).save_pretrained(tmp_path)
-    model: torch.nn.Module = LoRAPolicy(path=str(tmp_path), rank=256, dtype="float32").model(None)  # pyright: ignore
-    assert sum(weight.numel() for weight in adapter_weights(model).values()) > 50e6
-    engine, seconds = VLLMEngine(kv_cache_gb=0.25), []
-    engine.bind(model, stop_ids=[2], window=256)
-    for version in range(8):
-        begun = time.perf_counter()
-        engine.update_weights(trained_weights(model).items(), version)
-        seconds.append(time.perf_counter() - begun)
-    print(f"sync of a 53 M adapter: {min(seconds):.2f} s to {max(seconds):.2f} s")
-    assert min(seconds) < 1.0  # what others do on this machine must not decide
 
 
 @on_a_server
