@@ -1,26 +1,16 @@
 """Random credit tables and the definitions written as loops, for comparison."""
 
+import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from cod_lightning.credit.credited import Credit, Credited
-from cod_lightning.credit.table import EpisodeTable, PerEpisode, episode_table, facts_of, kind_id
+from cod_lightning.credit.table import EpisodeFacts, EpisodeTable, PerEpisode, episode_table, facts_of, kind_id
 from cod_lightning.lifecycles import ConnectTheDots, Program, outline
 from cod_lightning.objective.batch import Batch
 from cod_lightning.training.packs import PackChoice, PackOutcomes
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptTable:
-    """Attempts as the tests' definitions read them: (g, k, e) of the solve episode beside each of X."""
-
-    of: Any
-    same_context: Any
-    rewards: Any
-    valid: Any
-    action_counts: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,76 +23,32 @@ class CreditTable:
     action_counts: Any
     weights: Any = field(default_factory=dict)
     """e -> what programs say of the returns of such episodes: f -> weight of its reward."""
-    attempts: AttemptTable = AttemptTable(
-        of=torch.zeros(0, 3).long(),
-        same_context=torch.zeros(0).bool(),
-        rewards=torch.zeros(0),
-        valid=torch.zeros(0).bool(),
-        action_counts=torch.zeros(0).long(),
-    )
-
-    @property
-    def known_rewards(self):
-        return torch.where(self.valid, self.rewards, 0.0)
 
     def flat(self) -> EpisodeTable:
         """The same as one entry an episode."""
         groups, siblings, episodes = self.valid.shape
-        where = torch.cartesian_prod(*map(torch.arange, (groups, siblings, episodes))).view(-1, 3)
-        of, num = self.attempts.of, len(where)
-        parent = (of[:, 0] * siblings + of[:, 1]) * episodes + of[:, 2]
-        same_kind = self.kinds[:, None] == self.kinds
-        positions = torch.tril(same_kind).sum(dim=1) - 1
-        begun = torch.cat([where, of])
-        place = torch.cat([where, of + torch.tensor([0, 0, episodes]) * torch.arange(1, len(of) + 1)[:, None]])
+        place = torch.cartesian_prod(*map(torch.arange, (groups, siblings, episodes))).view(-1, 3)
+        positions = torch.tril(self.kinds[:, None] == self.kinds).sum(dim=1) - 1
         return EpisodeTable(
             num_packs=groups,
             place=place,
-            parent=torch.cat([torch.full((num,), -1), parent]),
-            kinds=self.kinds[begun[:, 2]],
-            positions=positions[begun[:, 2]],
-            rewards=torch.cat([self.rewards.flatten(), self.attempts.rewards]),
-            valid=torch.cat([self.valid.flatten(), self.attempts.valid]),
-            trained=torch.cat([torch.ones(num).bool(), self.attempts.same_context]),
-            action_counts=torch.cat([self.action_counts.flatten(), self.attempts.action_counts]),
-            compared_with=torch.cat([where[:, 0] * episodes + where[:, 2], torch.full((len(of),), -1)]),
+            parent=torch.full((len(place),), -1),
+            kinds=self.kinds.repeat(groups * siblings),
+            positions=positions.repeat(groups * siblings),
+            rewards=self.rewards.flatten(),
+            valid=self.valid.flatten(),
+            trained=torch.ones(len(place)).bool(),
+            action_counts=self.action_counts.flatten(),
+            compared_with=place[:, 0] * episodes + place[:, 2],
             weights={
-                f: tuple(self.weights[e].items()) for f, (*_, e) in enumerate(where.tolist()) if e in self.weights
+                f: tuple(self.weights[e].items()) for f, (*_, e) in enumerate(place.tolist()) if e in self.weights
             },
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CubeCredit:
-    """What a flat table's credit is, as [G K E] and [X]."""
-
-    whole: Credited
-    values: Any
-    valid: Any
-    attempts: Any
-    attempts_valid: Any
-    tilted: Any
-    temperature: float
 
 
 def credited_entries(table: EpisodeTable, *rules, **more) -> Credited:
     """Credit of a rollout."""
     return Credit(*rules, **more)(table)
-
-
-def credited(table: CreditTable, *rules, **more) -> CubeCredit:
-    """Credit of a rollout whose packs are all alike."""
-    found = credited_entries(table.flat(), *rules, **more)
-    shape, num = table.valid.shape, table.valid.numel()
-    return CubeCredit(
-        whole=found,
-        values=found.values[:num].view(shape),
-        valid=found.valid[:num].view(shape),
-        attempts=found.values[num:],
-        attempts_valid=found.valid[num:],
-        tilted=found.tilted,
-        temperature=found.temperature,
-    )
 
 
 def returns_of(rule, table: CreditTable) -> PerEpisode:
@@ -125,26 +71,21 @@ def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2, program:
     )
 
 
-def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
-    """A random table with attempts, of both kinds, beside about that share of its solve episodes."""
-    table = random_table(seed, missing=missing)
-    rng = torch.Generator().manual_seed(seed + 1000)
-    places = [
-        (g, k, e)
-        for g, k, e in cells(table)
-        if e % 2 == 0 and e and torch.rand(1, generator=rng) < fraction
-        for _ in range(per_place)
-    ]
-    num = len(places)
-    valid = torch.rand(num, generator=rng) >= missing
-    attempts = AttemptTable(
-        of=torch.tensor(places),
-        same_context=torch.rand(num, generator=rng) < 0.6,
-        rewards=torch.rand(num, generator=rng) * valid,
-        valid=valid,
-        action_counts=torch.randint(1, 30, (num,), generator=rng),
-    )
-    return replace(table, attempts=attempts)
+def with_attempts(seed: int, missing=0.2) -> EpisodeTable:
+    """A random table with three attempts, of both kinds, beside about half of its later solve episodes."""
+    table, rng = random_table(seed, missing=missing), random.Random(seed)
+    groups, siblings, episodes = table.valid.shape
+
+    def facts(g, k):
+        for e in range(episodes):
+            reward = float(table.rewards[g, k, e]) if table.valid[g, k, e] else None
+            yield EpisodeFacts(k, e, None, True, e % 2, e // 2, reward, int(table.action_counts[g, k, e]))
+        beside = [e for e in range(2, episodes, 2) if rng.random() < 0.5 for _ in range(3)]
+        for x, e in enumerate(beside, start=episodes):
+            reward = None if rng.random() < missing else rng.random()
+            yield EpisodeFacts(k, x, e, rng.random() < 0.6, 0, e // 2, reward, rng.randint(1, 29))
+
+    return episode_table([[one for k in range(siblings) for one in facts(g, k)] for g in range(groups)])
 
 
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
@@ -157,36 +98,16 @@ def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | N
     return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 
-def plain_credit(
-    values, valid=None, *, attempts=(), of=(), attempts_valid=None, table=None, filtered=False
-) -> Credited:
-    """These advantages, [G K E], and [X] of attempts beside the episodes `of`, without a reweighting."""
-    values, extra = torch.as_tensor(values), torch.tensor(attempts, dtype=torch.float32)
+def plain_credit(values, valid=None, *, table=None, filtered=False) -> Credited:
+    """These advantages, [G K E] or of the entries of the table, without a reweighting."""
+    values = torch.as_tensor(values)
     valid = values.isfinite() if valid is None else torch.as_tensor(valid)
-    known = extra.isfinite() if attempts_valid is None else torch.tensor(attempts_valid)
     if table is None:
-        table = CreditTable(
-            rewards=values,
-            valid=valid,
-            action_counts=torch.ones_like(valid).long(),
-            kinds=torch.arange(values.shape[2]) % 2,
-            attempts=AttemptTable(
-                of=torch.tensor(of, dtype=torch.long).view(-1, 3),
-                same_context=torch.ones(len(extra)).bool(),
-                rewards=extra,
-                valid=extra.isfinite(),
-                action_counts=torch.ones(len(extra)).long(),
-            ),
-        ).flat()
-    flat = torch.cat([values.flatten(), extra])
-    return Credited(
-        table=table,
-        returns=PerEpisode(flat, torch.cat([valid.flatten(), torch.zeros_like(known)])),
-        values=flat,
-        valid=torch.cat([valid.flatten(), known]),
-        tilted=flat,
-        filtered=filtered,
-    )
+        counts, kinds = torch.ones_like(valid).long(), torch.arange(values.shape[2]) % 2
+        table = CreditTable(rewards=values, valid=valid, action_counts=counts, kinds=kinds).flat()
+    flat, known = values.flatten(), valid.flatten()
+    returns = PerEpisode(flat, known & table.own)
+    return Credited(table=table, returns=returns, values=flat, valid=known, tilted=flat, filtered=filtered)
 
 
 def outcomes(categories, values, valid=None):
@@ -211,18 +132,10 @@ def credit_table(groups) -> EpisodeTable:
 
 
 def cube_table(groups) -> CreditTable:
-    """The same, as [G K E] and [X]; all packs are alike."""
-    table, num = credit_table(groups), sum(len(life.own) for group in groups for life in group.lifecycles)
+    """The same, as [G K E]; all packs are alike and without attempts."""
+    table = credit_table(groups)
     rewards, valid, counts = (cube(of, table) for of in (table.rewards, table.valid, table.action_counts))
-    extra = AttemptTable(
-        of=table.place[table.parent[num:]],
-        same_context=table.trained[num:],
-        rewards=table.rewards[num:],
-        valid=table.valid[num:],
-        action_counts=table.action_counts[num:],
-    )
-    kinds = table.kinds[: rewards.shape[2]]
-    return CreditTable(rewards=rewards, valid=valid, action_counts=counts, kinds=kinds, attempts=extra)
+    return CreditTable(rewards=rewards, valid=valid, action_counts=counts, kinds=table.kinds[: rewards.shape[2]])
 
 
 def advantage(credit: Credited, batch: Batch, row: int) -> float:

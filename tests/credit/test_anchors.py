@@ -17,9 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.methods.asymre import AsymRE
 from tests.cases import each
 from tests.credit_tables import (
-    credited,
     credited_entries,
-    returns_of,
     with_attempts,
 )
 
@@ -78,27 +76,26 @@ def test_the_rows_of_a_critic_have_no_say_in_how_attempts_are_reweighted():
 @each("mode", ["group", "batch"])
 def test_attempts_are_divided_by_what_their_solve_episode_is_divided_by(mode):
     table = with_attempts(2, missing=0.0)
-    raw, scaled = (credited(table, EpisodeCredit(), GroupMean(), m) for m in ("none", mode))
-    for x, (g, k, e) in enumerate(table.attempts.of.tolist()):
-        compared = returns_of(EpisodeCredit(), table).values[g, :, e] if mode == "group" else raw.values
-        divisor = compared.std(correction=0)
-        assert scaled.attempts[x].item() == pytest.approx(raw.attempts[x].item() / divisor.item(), abs=1e-5)
-        assert scaled.values[g, k, e].item() == pytest.approx(raw.values[g, k, e].item() / divisor.item(), abs=1e-5)
+    raw, scaled = (credited_entries(table, EpisodeCredit(), GroupMean(), m).values for m in ("none", mode))
+    returns = EpisodeCredit()(table).values
+    for attempt in (~table.own).nonzero().flatten().tolist():
+        begun = int(table.begun[attempt])
+        alike = table.own & (table.place[:, 0::2] == table.place[begun, 0::2]).all(dim=1)
+        divisor = (returns[alike] if mode == "group" else raw[table.own]).std(correction=0).item()
+        for entry in (attempt, begun):
+            assert scaled[entry].item() == pytest.approx(raw[entry].item() / divisor, abs=1e-5)
 
 
 def test_attempts_weigh_in_the_tilt_with_their_tokens():
     table = with_attempts(3, missing=0.0)
-    counts = torch.where(table.attempts.same_context, 3, 0)
-    table = replace(table, attempts=replace(table.attempts, action_counts=counts))
-    raw = credited(table, EpisodeCredit(), GroupMean())
-    heavy = torch.where(raw.values < 0, 40, 1)
-    table = replace(table, action_counts=heavy)
-    tilted = credited(table, EpisodeCredit(), GroupMean(), reweight=AdaptiveRED())
+    raw = credited_entries(table, EpisodeCredit(), GroupMean()).values
+    counts = torch.where(table.own, torch.where(raw < 0, 40, 1), torch.where(table.trained, 3, 0))
+    heavy = replace(table, action_counts=counts)
+    tilted = credited_entries(heavy, EpisodeCredit(), GroupMean(), reweight=AdaptiveRED())
     assert tilted.temperature > 0
-    s, n = torch.cat([raw.values.flatten(), raw.attempts]), torch.cat([heavy.flatten(), counts])
-    expected = s * torch.exp(s / tilted.temperature)
+    expected = raw * torch.exp(raw / tilted.temperature)
     torch.testing.assert_close(tilted.tilted, expected, atol=1e-6, rtol=1e-5)
-    assert abs(float((expected * n).sum())) < abs(float((s * n).sum()))
+    assert abs(float((expected * counts).sum())) < abs(float((raw * counts).sum()))
 
 
 @each("stored", [math.nan, -math.inf, 1e30])
@@ -108,7 +105,7 @@ def test_attempts_weigh_in_the_tilt_with_their_tokens():
 def test_neither_autocast_nor_what_is_stored_for_a_missing_reward_changes_what_is_credited(
     rule, baseline, scale, stored
 ):
-    table = with_attempts(4).flat()
+    table = with_attempts(4)
     dirty = replace(table, rewards=torch.where(table.valid, table.rewards, stored))
     exact = credited_entries(table, rule, baseline, scale, reweight=AdaptiveRED())
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -134,9 +131,9 @@ def test_a_context_is_worth_what_tasks_with_it_gain_over_those_without_where_bot
 
 def test_where_terms_alone_train_rewards_of_attempts_have_no_say_either():
     table = with_attempts(0)
-    found = credited(table, EpisodeCredit(), TermsAlone())
-    assert not found.whole.values.any()
-    assert torch.equal(found.attempts_valid, table.attempts.valid & table.attempts.same_context)
+    found = credited_entries(table, EpisodeCredit(), TermsAlone())
+    assert not found.values.any()
+    assert torch.equal(found.valid[~table.own], (table.valid & table.trained)[~table.own])
 
 
 def test_an_update_after_the_last_task_is_not_measured_by_attempts_that_were_made_before_it():

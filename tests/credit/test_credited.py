@@ -13,7 +13,6 @@ from cod_lightning.credit.baselines import GroupMean, LeaveOneOut, TermsAlone
 from cod_lightning.credit.credited import AdaptiveRED, Credit, Credited, next_solve
 from cod_lightning.credit.returns import EpisodeCredit, TaskCredit
 from cod_lightning.credit.table import EpisodeFacts, episode_table, kind_id
-from cod_lightning.lifecycles import ConnectTheDots
 from cod_lightning.methods.accepted import Accepted
 from cod_lightning.methods.asymre import AsymRE
 from cod_lightning.methods.revisits import worth
@@ -23,22 +22,27 @@ from cod_lightning.types import EpisodeKind
 from tests import records
 from tests.cases import each
 from tests.credit_tables import (
-    AttemptTable,
-    cells,
     credit_table,
-    credited,
     credited_entries,
-    cube_table,
+    cube,
     plain_credit,
     random_table,
-    returns_of,
     stamped,
 )
 
 
 def made(values, attempts=(), of=(), valid=None, attempts_valid=None, filtered=False) -> Credited:
-    more = {"attempts": attempts, "of": of, "attempts_valid": attempts_valid, "filtered": filtered}
-    return plain_credit(torch.tensor(values), valid, **more)
+    """These advantages, [G][K][E], and those of attempts beside the episodes `of`, in the order of packs."""
+    packs = [
+        [EpisodeFacts(k, e, None, True, e % 2, e // 2, 0.0, 1) for k in range(2) for e in range(3)] for _ in values
+    ]
+    for x, (g, k, e) in enumerate(of, start=3):
+        packs[g].append(EpisodeFacts(k, x, e, True, 0, e // 2, 0.0, 1))
+    own, extra = torch.tensor(values).flatten(), torch.tensor(attempts, dtype=torch.float32)
+    known = torch.ones_like(own).bool() if valid is None else torch.tensor(valid).flatten()
+    beside = torch.ones_like(extra).bool() if attempts_valid is None else torch.tensor(attempts_valid)
+    both = torch.cat([own, extra]), torch.cat([known, beside])
+    return plain_credit(*both, table=episode_table(packs), filtered=filtered)
 
 
 @each("seed", range(10))
@@ -46,7 +50,9 @@ def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_z
     rng = torch.Generator().manual_seed(seed)
     kept = torch.rand(6, 2, 3, generator=rng) < 0.1
     values = torch.randn(6, 2, 3, generator=rng) * kept + 1e-9
-    of = torch.stack([torch.randint(6, (4,), generator=rng), torch.zeros(4).long(), torch.full((4,), 2)], dim=1)
+    of = torch.stack(
+        [torch.randint(6, (4,), generator=rng).sort().values, torch.zeros(4).long(), torch.full((4,), 2)], dim=1
+    )
     attempts = torch.randn(4, generator=rng) * (torch.rand(4, generator=rng) < 0.5)
     found = made(values.tolist(), attempts.tolist(), of.tolist()).packs_with_signal
     for g in range(6):
@@ -86,32 +92,33 @@ def test_the_tokens_of_a_row_get_the_advantage_of_its_own_episode_or_attempt_whe
 
 def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on():
     groups = rollout()
-    table = cube_table(groups)
-    found = credited(table, TaskCredit(), GroupMean())
-    assert found.attempts_valid.tolist() == [False, True, False]
-    assert found.attempts[0] == found.attempts[2] == 0
-    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
-    assert stamped(found.whole, batch).advantages.isfinite()[batch.is_attempt].tolist() == [False, True]
-    counts = replace(table.attempts, action_counts=table.attempts.action_counts * 0)
-    assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
+    table = credit_table(groups)
+    found = credited_entries(table, TaskCredit(), GroupMean())
+    assert found.valid[~table.own].tolist() == [False, True, False]
+    assert found.values[~table.own][::2].tolist() == [0.0, 0.0]
+    batch = collate(segments_of(groups), table, {"p": 0}, pad_id=0)
+    assert stamped(found, batch).advantages.isfinite()[batch.is_attempt].tolist() == [False, True]
+    counts = torch.where(table.own, table.action_counts, 0)
+    same = credited_entries(replace(table, action_counts=counts), TaskCredit(), GroupMean())
+    assert same.values.equal(found.values)
 
 
 @each("kind", EpisodeKind)
 @each("reweight", [None, AdaptiveRED()])
 def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):
-    table = cube_table(rollout())
-    both, one = (credited(table, TaskCredit(), GroupMean(), kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
-    its = table.kinds == list(EpisodeKind).index(kind)
-    assert torch.equal(one.values[..., its], both.values[..., its])
-    assert torch.equal(one.valid[..., its], both.valid[..., its])
-    assert not one.valid[..., ~its].any()
-    assert not one.values[..., ~its].any()
-    assert one.attempts_valid.tolist() == (both.attempts_valid.tolist() if kind is EpisodeKind.SOLVE else [False] * 3)
-    batch = collate(segments_of(rollout()), credit_table(rollout()), {"p": 0}, pad_id=0)
-    known = stamped(one.whole, batch).advantages.isfinite()
-    assert not known[batch.kinds != list(EpisodeKind).index(kind)].any(), "no row of the other role is in an update"
+    table, number = credit_table(rollout()), list(EpisodeKind).index(kind)
+    rules = TaskCredit(), GroupMean()
+    both, one = (credited_entries(table, *rules, kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
+    its = table.kinds == number
+    assert torch.equal(one.values[its], both.values[its])
+    assert torch.equal(one.valid[its], both.valid[its])
+    assert not one.valid[~its].any()
+    assert not one.values[~its].any()
+    batch = collate(segments_of(rollout()), table, {"p": 0}, pad_id=0)
+    known = stamped(one, batch).advantages.isfinite()
+    assert not known[batch.kinds != number].any(), "no row of the other role is in an update"
     longer = replace(table, action_counts=torch.where(its, table.action_counts, 10_000))
-    tilted, same = (credited(t, TaskCredit(), GroupMean(), reweight=reweight, kinds=(kind,)) for t in (table, longer))
+    tilted, same = (credited_entries(t, *rules, reweight=reweight, kinds=(kind,)) for t in (table, longer))
     assert torch.equal(tilted.tilted, same.tilted), "however long the other role's episodes are"
 
 
@@ -164,23 +171,21 @@ def test_a_scale_of_the_batch_is_the_deviation_of_advantages_and_not_of_returns(
     """Packs of other levels: returns differ more than advantages do."""
     table = random_table(3, groups=3, siblings=4, missing=0.2)
     table = replace(table, rewards=table.rewards + torch.tensor([0.0, 10.0, 20.0])[:, None, None])
-    plain, scaled = (credited(table, TaskCredit(), GroupMean(), mode) for mode in ("none", "batch"))
-    known = [plain.values[cell].item() for cell in cells(table) if plain.valid[cell]]
-    mean = sum(known) / len(known)
-    divisor = (sum((one - mean) ** 2 for one in known) / len(known)) ** 0.5
+    plain, scaled = (credited_entries(table.flat(), TaskCredit(), GroupMean(), mode) for mode in ("none", "batch"))
+    divisor = plain.values[plain.valid].std(correction=0)
     assert divisor < 1
-    for cell in cells(table):
-        assert scaled.values[cell].item() == pytest.approx(plain.values[cell].item() / divisor, rel=1e-4, abs=1e-6)
+    torch.testing.assert_close(scaled.values, plain.values / divisor, rtol=1e-4, atol=1e-6)
 
 
 def test_rows_get_what_the_reweighting_makes_of_advantages_and_sources_and_replays_what_was_before():
-    table = replace(cube_table(rollout()), action_counts=torch.tensor([[[1, 1, 1], [90, 1, 1]]]))
-    plain, found = (credited(table, TaskCredit(), GroupMean(), reweight=r) for r in (None, AdaptiveRED()))
-    batch = collate(segments_of(rollout()), credit_table(rollout()), {"p": 0}, pad_id=0)
+    table = credit_table(rollout())
+    table = replace(table, action_counts=table.action_counts.index_fill(0, torch.tensor([3]), 90))
+    plain, found = (credited_entries(table, TaskCredit(), GroupMean(), reweight=r) for r in (None, AdaptiveRED()))
+    batch = collate(segments_of(rollout()), table, {"p": 0}, pad_id=0)
     assert found.temperature > 0
     assert torch.equal(found.values, plain.values)
-    for row, after in enumerate(stamped(found.whole, batch).advantages.tolist()):
-        before = stamped(plain.whole, batch).advantages[row].item()
+    for row, after in enumerate(stamped(found, batch).advantages.tolist()):
+        before = stamped(plain, batch).advantages[row].item()
         assert after == pytest.approx(before * math.exp(before / found.temperature), rel=1e-5, nan_ok=True)
 
 
@@ -257,25 +262,22 @@ def test_ragged_numbers_of_siblings_tasks_and_episodes_are_compared_as_the_loop_
 @each("baseline", [GroupMean(), LeaveOneOut()])
 def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(baseline):
     """Plan solve 0, solve 1, update 1, solve 2, ...: attempts without the context at solve 2 measure update 1."""
-    table = random_table(2, tasks=4, missing=0.0, program=ConnectTheDots(every=2))
-    assert table.kinds.tolist() == [0, 0, 1, 0, 0]
-    assert next_solve(table.kinds).tolist() == [1, 3, 3, 4, 4]
-    beside = AttemptTable(
-        of=torch.tensor([(0, 0, 3)] * 2),
-        same_context=torch.zeros(2).bool(),
-        rewards=torch.tensor([0.3, 0.8]),
-        valid=torch.ones(2).bool(),
-        action_counts=torch.ones(2).long(),
+    kinds, rng = torch.tensor([0, 0, 1, 0, 0]), random.Random(2)
+    assert next_solve(kinds).tolist() == [1, 3, 3, 4, 4]
+    plan = list(enumerate(zip(kinds.tolist(), (0, 1, 1, 2, 3), strict=True)))
+    packs = [
+        [EpisodeFacts(k, e, None, True, *step, rng.random(), 1) for k in range(5) for e, step in plan] for _ in range(2)
+    ]
+    beside = [EpisodeFacts(0, e, 3, False, 0, 2, reward, 1) for e, reward in ((5, 0.3), (6, 0.8))]
+    plain, found = (
+        credited_entries(episode_table([packs[0] + more, packs[1]]), EpisodeCredit(), baseline) for more in ([], beside)
     )
-    measured = replace(table, attempts=beside)
-    found, weights = credited(measured, EpisodeCredit(), baseline), EpisodeCredit().weights(table.kinds)
-    w, own = weights[2, 3].item(), table.rewards[0, 0, 3].item()
-    returns = returns_of(EpisodeCredit(), table).values[0, :, 2] - w * table.rewards[0, :, 3]
+    w, rewards = EpisodeCredit().weights(kinds)[2, 3].item(), cube(plain.table.rewards, plain.table)[0, :, 3]
+    returns = cube(plain.returns.values, plain.table)[0, :, 2] - w * rewards
     others = returns[1:] if isinstance(baseline, LeaveOneOut) else returns
-    expected = returns[0] - others.mean() + w * (own - measured.attempts.rewards.mean())
-    assert found.values[0, 0, 2].item() == pytest.approx(expected.item(), abs=1e-5)
-    plain = credited(table, EpisodeCredit(), baseline)
-    assert torch.equal(found.values[1:], plain.values[1:])
+    expected = returns[0] - others.mean() + w * (rewards[0] - 0.55)
+    assert found.values[2].item() == pytest.approx(expected.item(), abs=1e-5)
+    assert torch.equal(found.values[25:50], plain.values[25:])
 
 
 def test_packs_that_are_alike_are_one_dense_layout_and_others_one_for_each_shape():
@@ -295,9 +297,9 @@ def test_a_single_lifecycle_has_advantages_where_nothing_is_compared_and_none_el
         (GroupMean(), False),
         (Accepted(), False),
     ):
-        assert credited(table, TaskCredit(), baseline).valid.all() == known
+        assert credited_entries(table.flat(), TaskCredit(), baseline).valid.all() == known
         assert baseline.compares == (not known)
-    assert not credited(table, TaskCredit(), TermsAlone(), reweight=AdaptiveRED()).tilted.any()
+    assert not credited_entries(table.flat(), TaskCredit(), TermsAlone(), reweight=AdaptiveRED()).tilted.any()
 
 
 @each("scale", ["none", "group", "batch"])
