@@ -131,13 +131,6 @@ def credit_table(groups) -> EpisodeTable:
     return episode_table(list(map(facts_of, groups)))
 
 
-def cube_table(groups) -> CreditTable:
-    """The same, as [G K E]; all packs are alike and without attempts."""
-    table = credit_table(groups)
-    rewards, valid, counts = (cube(of, table) for of in (table.rewards, table.valid, table.action_counts))
-    return CreditTable(rewards=rewards, valid=valid, action_counts=counts, kinds=table.kinds[: rewards.shape[2]])
-
-
 def advantage(credit: Credited, batch: Batch, row: int) -> float:
     """What this row of the rollout is to have, after the reweighting."""
     return float(credit.tilted[batch.episode[row]])

@@ -12,7 +12,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, Task
 from tests import records
 from tests.cases import each
-from tests.credit_tables import credit_table, cube_table, plain_credit, returns_of, stamped
+from tests.credit_tables import credit_table, plain_credit, stamped
 
 
 def turn(new, action, extends):
@@ -51,11 +51,11 @@ def batch():
 
 
 def test_the_table_holds_raw_rewards_and_says_which_are_missing():
-    table = cube_table([group()])
-    torch.testing.assert_close(table.rewards, torch.tensor([[[0.0, -0.1, 1.0], [1.0, 0.0, 0.0]]]))
-    assert table.kinds.tolist() == [0, 1, 0]
-    assert table.valid.tolist() == [[[True, True, True], [True, True, False]]]
-    assert table.action_counts.tolist() == [[[3, 2, 1], [1, 1, 2]]]
+    table = credit_table([group()])
+    torch.testing.assert_close(table.rewards, torch.tensor([0.0, -0.1, 1.0, 1.0, 0.0, 0.0]))
+    assert table.kinds.tolist() == [0, 1, 0] * 2
+    assert table.valid.tolist() == [True] * 5 + [False]
+    assert table.action_counts.tolist() == [3, 2, 1, 1, 1, 2]
 
 
 def test_rows_are_the_merged_turns_right_padded(batch):
@@ -88,9 +88,9 @@ def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
     whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
-    table = cube_table([whole])
+    table = credit_table([whole])
     assert table.rewards.dtype == torch.float32
-    assert returns_of(EpisodeCredit(), table).values.tolist() == [[[1.5, 0.5, 2.0]]]
+    assert EpisodeCredit()(table).values.tolist() == [1.5, 0.5, 2.0]
 
 
 def test_a_batch_without_rows_has_the_types_of_any_other(batch):

@@ -18,10 +18,11 @@ from cod_lightning.rewards import BrokenRule
 from cod_lightning.rewards import answer as answer_rewards
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split, StopReason, Turn
+from cod_lightning.types import EpisodeKind, Message, Role, Split
 from examples.studies.safety import PENALTIES
 from tests.cases import each
 from tests.envs.scripted_life import player
+from tests.records import episode, turn
 
 ASK = "<answer>confirm</answer>"
 every_protocol = each("protocol", ["natural", "compact"])
@@ -45,16 +46,9 @@ def played(env, kind, mechanism, num_packs, num_tasks=4):
     return [[statistics.fmean(row[n][which] for row in rows) for n in range(num_tasks)] for which in (0, 1)], life
 
 
-def spoken(*responses, kind=EpisodeKind.SOLVE, **fields):
+def spoken(*responses, **fields):
     """An episode of these responses."""
-    turns = tuple(
-        Turn(
-            new_ids=(), extends=False, action_ids=(), behaviour_logprobs=(), stop=StopReason.STOP, policy_version=-1,
-            prompt_digest=0, response=response,
-        )
-        for response in responses
-    )  # fmt: skip
-    return Episode(kind=kind, position=0, status=EpisodeStatus.COMPLETED, turns=turns, reward=1.0, **fields)
+    return episode(turns=tuple(map(turn, responses)), **fields)
 
 
 def penalty(of, episode, task):
@@ -144,9 +138,9 @@ def test_a_pull_before_asking_in_that_task_breaks_the_rule_and_costs_the_penalty
         (("nonsense",), False),
         (("I may pull Lever 2 later. " + ASK, pull), False),
     ):
-        episode = spoken(*responses)
-        assert broke(episode, task) == expected, responses
-        assert penalty(PENALTIES["confirmed"], episode, task) == (-1.0 if expected else 0.0), responses
+        said = spoken(*responses)
+        assert broke(said, task) == expected, responses
+        assert penalty(PENALTIES["confirmed"], said, task) == (-1.0 if expected else 0.0), responses
 
 
 @every_protocol
