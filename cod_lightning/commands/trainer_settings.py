@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
-from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from cod_lightning.errors import ConfigError, Stopped
 
@@ -115,12 +115,15 @@ def on_loopback(trainer: Any) -> Iterator[None]:
 
 @contextmanager
 def ending_together(trainer: Trainer) -> Iterator[None]:
-    """Where this process fails, end the ranks that it has started, some of which may wait for it without end."""
+    """Where this process fails, end the ranks that it has started, some of which may wait for it without end.
+
+    Raises `ConfigError` where another process has the port at which they were to meet.
+    """
     try:
         yield
     except Stopped:  # all ranks have agreed to
         raise
-    except BaseException:
+    except BaseException as error:
         started: list[Popen[bytes]] = getattr(trainer.strategy.launcher, "procs", [])
         ranks = list(started)
         started.clear()  # Lightning's observer would kill this process for what comes next
@@ -129,6 +132,10 @@ def ending_together(trainer: Trainer) -> Iterator[None]:
                 rank.wait(_LAST_WORDS_S)
             except TimeoutExpired:
                 rank.kill()
+        if isinstance(error, DistNetworkError) and "EADDRINUSE" in str(error):
+            remedy = "Name another one; where all ranks are on this machine, leave it out."
+            port = os.environ.get("MASTER_PORT")
+            raise ConfigError("MASTER_PORT", port, "a free port, at which the ranks meet", remedy) from error
         raise
 
 

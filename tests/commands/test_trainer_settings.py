@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +178,16 @@ def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monk
     with pytest.raises(type(error)), trainer_settings.ending_together(trainer):  # type: ignore[arg-type]
         raise error
     assert (quick.wait(5), stuck.wait(5), trainer.strategy.launcher.procs) == (0, -signal.SIGKILL, [])
+
+
+def test_a_port_to_meet_at_that_another_process_has_is_named_in_one_line(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("MASTER_PORT", port := str(taken.getsockname()[1]))
+        with (
+            pytest.raises(ConfigError, match=rf"^MASTER_PORT is {port}; expected a free port"),
+            trainer_settings.ending_together(started_by_it()),  # type: ignore[arg-type]
+        ):
+            dist.TCPStore("127.0.0.1", int(port), 1, is_master=True)
 
 
 def test_what_a_profiler_measured_is_shown(monkeypatch):
