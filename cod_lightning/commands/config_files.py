@@ -39,6 +39,8 @@ from cod_lightning.trusted import parsed, read_config
 
 _FLAGS = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--dry_run")
 """Options without a value."""
+_OF_A_RUN = {"checkpoints", "metrics.csv"}
+"""What lies beside the config of a run."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def _merged(
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
     for path, keys in files:
         keys = composed(path, choices)[0] if "defaults" in keys else keys
+        if path.name == "config.yaml" and {*os.listdir(path.parent)} >= _OF_A_RUN:  # it may have been copied, or moved
+            keys = overlaid(keys, {"trainer": {"default_root_dir": str(path.parent)}})
         content = overlaid(content, below_init_args(keys))
     for key, value in sorted(values, key=lambda one: one[0].count(".")):  # classes before their arguments
         for part in reversed(key.split(".")):

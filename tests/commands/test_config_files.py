@@ -57,6 +57,15 @@ def composed_of(*typed):
     return yaml.safe_load(argv[argv.index("--config") + 1])
 
 
+@pytest.mark.parametrize(("beside", "found"), [(["checkpoints", "metrics.csv"], "copy"), (["checkpoints"], "runs/a")])
+def test_the_config_in_a_run_s_folder_means_that_folder_though_it_was_recorded_in_another(tmp_path, beside, found):
+    (tmp_path / "copy").mkdir()
+    for name in beside:
+        (tmp_path / "copy" / name).mkdir()
+    (tmp_path / "copy/config.yaml").write_text("trainer: {default_root_dir: runs/a, max_steps: 2}\n")
+    assert composed_of("--config", "copy/config.yaml")["trainer"] == {"default_root_dir": found, "max_steps": 2}
+
+
 LATER = '[{"name": "a"}, {"name": "b"}]'
 
 
