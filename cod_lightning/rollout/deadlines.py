@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from traceback import format_stack
+from traceback import walk_stack
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -193,21 +194,23 @@ class Watchdog:
             *(f"  {line}" for line in lines or ["none"]),
             f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
             "",
-            *(
-                f"Thread {number:#x}:\n{''.join(format_stack(frame))}"
-                for number, frame in sys._current_frames().items()
-            ),
         ]
-        text = visible("\n".join(said))  # names are an environment's
+        for number, frame in sys._current_frames().items():
+            said += [f"Thread {number:#x} (most recent call first):"]
+            said += [
+                f'  File "{of.f_code.co_filename}", line {n} in {of.f_code.co_name}' for of, n in walk_stack(frame)
+            ]
+        text = visible("\n".join([*said, ""]))  # names are an environment's
         try:
-            shown = threading.Thread(target=os.write, args=(_STDERR, text.encode()), daemon=True)
-            shown.start()
-            with suppress(OSError):
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-                self.file.unlink(
-                    missing_ok=True
-                )  # a link there is replaced and never followed: a folder may be foreign
-                self.file.write_text(text)
-            shown.join(_LONGEST_TICK_S)  # nobody may read the pipe
+            for write in (partial(os.write, _STDERR, text.encode()), partial(self._keep, text)):
+                writing = threading.Thread(target=write, daemon=True)
+                writing.start()
+                writing.join(_LONGEST_TICK_S)  # nobody may read the pipe, and the disk may be away
         finally:
             os._exit(EXIT_STALLED)
+
+    def _keep(self, text: str) -> None:
+        with suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.unlink(missing_ok=True)  # a link there is replaced, never followed: a folder may be foreign
+            self.file.write_text(text)
