@@ -18,7 +18,6 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.types import Pack, Split, Task
 
 HANG_S = 3600.0
-STEP_S = 0.05
 SLEEP_S = 60.0
 
 
@@ -63,15 +62,20 @@ class FaultyLevers(WrappedWorld):
         return super().step(action)
 
 
-class SlowLevers(Levers):
-    """Levers that take their time."""
+class MeetingLevers(Levers):
+    """Levers whose first step waits for one in another process."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         super().__init__(protocol="compact")
+        self.folder = Path(folder)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        time.sleep(STEP_S)
-        return super().step(action)
+        (self.folder / str(os.getpid())).touch()
+        for _ in range(400):
+            if len(list(self.folder.iterdir())) > 1:
+                return super().step(action)
+            time.sleep(0.05)
+        raise TimeoutError("no other process")
 
 
 class Teller(Levers):

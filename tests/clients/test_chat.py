@@ -219,11 +219,13 @@ def test_an_endpoint_that_is_silent_and_busy_in_turn_is_given_up_too(served_firs
 
 
 def test_an_endpoint_that_falls_silent_later_is_given_up_after_as_many_time_outs_as_all_places_have():
-    replies = iter([said("up")])
-    with ChatServer(lambda content: next(replies, Reply("", after_s=0.3))) as server:
-        one = client(server.url, timeout_s=0.05, max_refusals=2, max_concurrent=3)
+    replies, over = iter([said("up")]), threading.Event()
+    with ChatServer(lambda content: next(replies, None) or Reply(str(over.wait(60)))) as server:
+        one = client(server.url, timeout_s=60.0, max_refusals=2, max_concurrent=3)
         assert ask(one) == "up"
+        one.timeout_s = 0.05
         kinds = [type(ask(one)) for _ in range(6)]
+        over.set()
     assert kinds == [EndpointFailure] * 5 + [EngineRefused]
 
 

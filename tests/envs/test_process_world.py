@@ -36,13 +36,12 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.cases import each
 from tests.faulty_worlds import (
-    STEP_S,
     ChildLevers,
     ClosedLevers,
     FaultyLevers,
     GreedyLevers,
+    MeetingLevers,
     RudeLevers,
-    SlowLevers,
     UndrawnLevers,
 )
 from tests.stubs import FunctionEngine
@@ -231,13 +230,10 @@ def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
 
 
 @pytest.mark.slow
-def test_calls_of_many_lifecycles_run_side_by_side():
-    world = ProcessWorld(SlowLevers(), num_workers=8)
-    play(world, num_packs=8, siblings=1)  # starts the workers
-    begun = time.perf_counter()
-    groups = play(world, num_packs=8, siblings=1)
-    num_steps = sum(len(e.turns) for g in groups for e in g.lifecycles[0].solves)
-    assert time.perf_counter() - begun < num_steps * STEP_S / 2
+def test_calls_of_many_lifecycles_run_side_by_side(tmp_path):
+    groups = play(ProcessWorld(MeetingLevers(str(tmp_path)), num_workers=8), num_packs=8, siblings=1)
+    assert not any(group.lifecycles[0].failed for group in groups)
+    assert len(list(tmp_path.iterdir())) > 1
 
 
 def test_a_worker_imports_neither_torch_nor_a_model_nor_the_script_of_the_run(tmp_path):
