@@ -20,7 +20,7 @@ from cod_lightning.errors import EnvironmentFailure, WorldHung, described
 MOST_TOOLS, MOST_LETTERS = 256, 20_000
 """Tools of a server, and letters of a tool's schema, of a result, of instructions."""
 _MOST_BYTES = 2**24
-"""Of an answer over HTTP."""
+"""Of an answer over HTTP; letters of a line over stdio."""
 _LOST = -32000
 """JSON-RPC's code of a closed connection, as the client gives it."""
 # The client's loggers show names that a policy made up as they are, and pages for each line that is no message.
@@ -100,11 +100,12 @@ class McpSession:
             client = await stack.enter_async_context(made)
             client.event_hooks = {"response": [_bounded]}
             return http.streamable_http_client(self.server, http_client=client)
-        from mcp.client.stdio import StdioServerParameters, stdio_client  # pyright: ignore[reportMissingImports]
+        from mcp.client import stdio  # pyright: ignore[reportMissingImports]
 
+        _bound_lines(stdio)
         command, *arguments = apart(self.server)
         errors = stack.enter_context(tempfile.TemporaryFile("w"))  # noqa: SIM115  (entered)
-        return stdio_client(StdioServerParameters(command=command, args=arguments), errlog=errors)
+        return stdio.stdio_client(stdio.StdioServerParameters(command=command, args=arguments), errlog=errors)
 
     async def _all_tools(self) -> list[Any]:
         from mcp.types import PaginatedRequestParams  # pyright: ignore[reportMissingImports]
@@ -162,6 +163,25 @@ async def _bounded(response: Any) -> None:
             yield part
 
     response.aiter_bytes = read
+
+
+def _bound_lines(stdio: Any) -> None:
+    """Let the client, which keeps a line until it is whole, read so much of one and no more: a longer one ends the connection."""
+    from anyio import EndOfStream
+    from anyio.streams.text import TextReceiveStream
+
+    class Bounded(TextReceiveStream):
+        length = 0
+
+        async def receive(self) -> str:
+            text = await super().receive()
+            _, newline, rest = text.rpartition("\n")
+            self.length = len(rest) + (0 if newline else self.length)
+            if self.length > _MOST_BYTES:
+                raise EndOfStream
+            return text
+
+    stdio.TextReceiveStream = Bounded
 
 
 def _listed(tool: Any) -> dict[str, Any]:

@@ -55,6 +55,9 @@ async def called(name, arguments):
         sys.stdout.write("x" * 1000 + "\\n{}\\n")
         sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}\\n')
         sys.stdout.flush()
+    if kind == "floods":
+        sys.stdout.write("x" * 2**25 + "\\n")
+        sys.stdout.flush()
     if kind == "looks":
         seen = []
         for path in glob.glob("/proc/[0-9]*/environ"):
@@ -266,8 +269,10 @@ def odd(folder, kind, tools=(LOOK,)):
     return McpWorld(command, str(folder / "odd.jsonl"))
 
 
-@pytest.mark.parametrize(("kind", "error"), [("slow", WorldHung), ("dies", EnvironmentFailure)])
-def test_a_server_that_is_silent_or_gone_costs_its_lifecycle(folder, kind, error):
+@pytest.mark.parametrize(
+    ("kind", "error"), [("slow", WorldHung), ("dies", EnvironmentFailure), ("floods", EnvironmentFailure)]
+)
+def test_a_server_that_is_silent_or_gone_or_never_ends_a_line_costs_its_lifecycle(folder, kind, error):
     world = odd(folder, kind)
     world.reset(seed=1)
     world._session.timeout_s = 2.0
