@@ -297,18 +297,22 @@ def test_tokens_that_are_no_words_are_bars(opened: Opened, tmp_path: Path) -> No
 def test_filters_and_search_narrow_the_list(opened: Opened, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", GROUPS)
     transcript.write(folder / "lifecycles" / "validation.jsonl", [saying(GROUPS[0], "a frozen duck")], step=9)
-    page, count = opened(folder), lambda: page.locator("#count").inner_text()
-    assert count() == "6 of 6 lifecycles"
+    page = opened(folder)
+
+    def counts(said: str) -> None:
+        page.locator("#count", has_text=said).wait_for()
+
+    counts("6 of 6 lifecycles")
     page.locator("select[name=step]").select_option("9")
-    assert count() == "2 of 6 lifecycles"
+    counts("2 of 6 lifecycles")
     page.get_by_role("button", name="Clear").click()
     page.locator("select[name=outcome]").select_option("solved")
     page.locator("select[name=position]").select_option("1")
-    assert count() == "3 of 6 lifecycles"
+    counts("3 of 6 lifecycles")
     assert page.locator(f"{CHOSEN} .what").inner_text() == "✓ solve 1"
     page.get_by_role("button", name="Clear").click()
     page.locator("select[name=status]").select_option("failed")
-    assert count() == "1 of 6 lifecycles"
+    counts("1 of 6 lifecycles")
     page.get_by_role("button", name="Clear").click()
     page.get_by_role("searchbox").fill("FROZEN duck")
     page.get_by_text("2 of 6 lifecycles").wait_for()
