@@ -6,7 +6,6 @@ import signal
 
 import pytest
 import torch
-from transformers import Qwen3ForCausalLM
 
 from cod_lightning.adapters import trained_weights
 from cod_lightning.engines.base import Request
