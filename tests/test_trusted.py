@@ -14,7 +14,7 @@ from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.phase import WarmStart, ensure_warm_start
 from cod_lightning.commands.train import config_of_run, model_of
-from cod_lightning.diagnosis.evidence import read_settings
+from cod_lightning.diagnosis.evidence import read_evidence
 from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, is_trusted, only_from, parsed
 from tests.cases import each
@@ -194,7 +194,8 @@ def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_
 def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(foreign, capsys):
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     (foreign / "config.yaml").write_text("\n".join(["a0: &a0 [x, x]", *levels]))
-    assert read_settings(foreign) == ({}, ["config.yaml cannot be read (ValueError)."])
+    (foreign / "metrics.csv").write_text("step\n0\n")
+    assert "config.yaml cannot be read (ValueError)." in read_evidence(foreign).notes
     assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
     assert "more than 100,000 values where its aliases are written out" in capsys.readouterr().err
     assert main(["fit", "--config", str(foreign / "config.yaml")]) == 2

@@ -73,26 +73,23 @@ class Round:
 
 
 class Evolution:
-    """Candidates, from the mechanism's own first state on.
+    """Candidates, from the mechanism's own first state on. A mechanism that raises costs its round, or there `ContextFailure`.
 
     Args:
         setting: The environment, the mechanism and the policy; its program plays the packs.
         selection: Packs by which candidates are selected.
         drawn: From the number of a round to the packs that are played and reflected on in it.
         seed: Of the draws of parents.
-
-    Raises:
-        ContextFailure: Where the mechanism raises before there is a candidate; later it costs its round.
     """
 
     def __init__(
         self, setting: Setting, selection: Sequence[Pack], drawn: Callable[[int], Sequence[Pack]], seed: int = 0
     ) -> None:
-        self.setting, self.selection, self.drawn, self.seed = setting, selection, drawn, seed
+        self.setting, self.mechanism = setting, setting.mechanism
+        self.selection, self.drawn, self.seed = selection, drawn, seed
         self.num_lifecycles = 0
         """Played so far."""
-        first = crossing(ContextFailure, setting.mechanism.empty, setting.mechanism)
-        self.candidates = [self._candidate(first, None)]
+        self.candidates = [self._candidate(crossing(ContextFailure, self.mechanism.empty, self.mechanism), None)]
 
     @property
     def best(self) -> Candidate:
@@ -107,12 +104,10 @@ class Evolution:
         for index in range(number):
             rng = random.Random(derive_seed("evolution", self.seed, index))
             parent = drawn_parent(np.array([one.scores for one in self.candidates]), rng)
-            packs = self.drawn(index)
             try:
-                over = self._round(index, parent, packs)
+                yield self._round(index, parent, self.drawn(index))
             except FAULTS as error:
-                over = Round(parent=parent, refused=described(error))
-            yield over
+                yield Round(parent=parent, refused=described(error))
 
     def _round(self, index: int, parent: int, packs: Sequence[Pack]) -> Round:
         begun = self.candidates[parent]
@@ -133,23 +128,19 @@ class Evolution:
         if not known:
             return Round(parent=parent, text=text, refused=_MISSING)
         means = [sum(values) / len(known) for values in zip(*known, strict=True)]
-        better = means[1] > means[0]
-        if better:
+        refused = "" if means[1] > means[0] else "it does no better"
+        if not refused:
             self.candidates.append(self._candidate(update.state_after, parent))
-        refused = "" if better else "it does no better"
         return Round(parent=parent, before=means[0], after=means[1], text=text, refused=refused)
 
     def _candidate(self, state: Any, parent: int | None) -> Candidate:
-        mechanism = self.setting.mechanism
-        text = crossing(ContextFailure, lambda: context_text(mechanism, state), mechanism)
-        return Candidate(
-            state=state, text=text, parent=parent, scores=tuple(map(score, self._played(state, self.selection)))
-        )
+        text = crossing(ContextFailure, lambda: context_text(self.mechanism, state), self.mechanism)
+        scores = tuple(map(score, self._played(state, self.selection)))
+        return Candidate(state=state, text=text, parent=parent, scores=scores)
 
     def _played(self, state: Any, packs: Sequence[Pack]) -> list[Lifecycle]:
         """A lifecycle through each pack; sampling noise is the same for all candidates."""
-        mechanism = self.setting.mechanism
-        first = crossing(ContextFailure, lambda: beside(mechanism, Stored).dump(state), mechanism)
+        first = crossing(ContextFailure, lambda: beside(self.mechanism, Stored).dump(state), self.mechanism)
         self.num_lifecycles += len(packs)
         groups = run_groups([replace(pack, context=first) for pack in packs], 1, self.setting, label="evolution")
         return [group.lifecycles[0] for group in groups]

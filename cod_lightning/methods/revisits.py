@@ -91,10 +91,8 @@ class Revisits(PackSource):
         packs = [(of, of.sample_pack(split=Split.TRAIN, index=0, num_tasks=pack_size, seed=self.seed)) for of in parts]
         changes = any(beside(of, HiddenRules).changes_at(pack) is not None for of, pack in packs)
         if changes or variants.without_world_memory() is not env:
-            why = "whose rule changes on the way" if changes else "which itself remembers earlier tasks"
-            expected = f"same or near in {env.name}, {why}, so that none can be taken out of turn"
-            remedy = "Switch the environment's memory, or the change, off, or choose another."
-            raise ConfigError("data.source.back", self.back, expected, remedy)
+            expected = f"same or near in {env.name}, which remembers tasks or changes its rule: none can be taken out of turn"
+            raise ConfigError("data.source.back", self.back, expected, "Switch the memory, or the change, off.")
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         whole = first <= self.num_seen + self.num_waiting  # else packs of this rollout are replaced
