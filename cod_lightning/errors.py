@@ -196,7 +196,7 @@ def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:
     >>> did_you_mean("LEVERS", ["doors", "levers"])
     'Did you mean levers? '
     """
-    close = _nearest(wrong, names, 1, cutoff)
+    close = nearest(wrong, names, 1, cutoff)
     return f"Did you mean {close[0]}? " if close else ""
 
 
@@ -210,11 +210,11 @@ def some_of(names: Sequence[str], wrong: str, most: int = 12) -> str:
     """
     if len(names) <= most:
         return ", ".join(names)
-    near = _nearest(wrong, names, 4, cutoff=0.0)
+    near = nearest(wrong, names, 4, cutoff=0.0)
     return f"{', '.join(near)} and {len(names) - len(near)} more"
 
 
-def _nearest(wrong: str, names: Sequence[str], count: int, cutoff: float) -> list[str]:
+def nearest(wrong: str, names: Sequence[str], count: int, cutoff: float) -> list[str]:
     """Names, the nearest first; that one is in capitals and another is not makes them no less near."""
     lower = {name.lower(): name for name in reversed(names)}
     return [lower[name] for name in difflib.get_close_matches(wrong.lower(), lower, n=count, cutoff=cutoff)]

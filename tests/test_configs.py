@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cod_lightning import methods
-from cod_lightning.commands.config_files import as_text, expand
+from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import config_folder, config_names
@@ -64,7 +64,7 @@ def test_a_shipped_config_builds(name):
     if plain.get("warm_start"):
         run = cli.asked | {"warm_start": asdict(WarmStart(**plain["warm_start"]))}
         content = config_of(run, cli.datamodule.words_for(cli.model.policy))
-        argv = ["--config", as_text(content)]
+        argv = ["--config", yaml.safe_dump(content, sort_keys=False)]
         phase = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start")
         assert phase.datamodule.num_updates == plain["warm_start"]["num_updates"]
         assert beside(phase.datamodule.env, Vocabulary).words() == beside(cli.datamodule.env, Vocabulary).words()

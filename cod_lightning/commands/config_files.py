@@ -96,7 +96,8 @@ def expand(argv: Sequence[str], own: Mapping[str, Any] | None = None) -> Expande
         content.pop("ckpt_path", None)  # the config of a run has it, and not every command
     import_named(f"{' '.join([*argv, *others])} {content}")
     if content:
-        others = ["--config", as_text(below_init_args(content)), *others]
+        # the parser takes YAML behind --config as it takes a file
+        others = ["--config", yaml.safe_dump(below_init_args(content), sort_keys=False), *others]
     return Expanded(others, paths[0].stem if paths else "run")
 
 
@@ -225,11 +226,6 @@ def read_yaml(path: Path, key: str, name: object) -> Any:
         return read_config(path)
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(key, name, "a YAML file", f"Correct it: {in_a_line(error)}.") from error
-
-
-def as_text(content: object) -> str:
-    """The config as YAML, which the parser takes behind --config as it takes a file."""
-    return yaml.safe_dump(content, sort_keys=False)
 
 
 # ---------------------------------------------------------------------- suites

@@ -1,7 +1,6 @@
 """How the command line answers a mistake in an option: in one line, by the name that the person typed."""
 
 import contextlib
-import difflib
 import re
 import sys
 import traceback
@@ -16,7 +15,7 @@ from jsonargparse._common import ImportDenied
 from jsonargparse._link_arguments import ActionLink
 
 from cod_lightning.commands.shipped import classes, groups
-from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, said_where
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean, in_a_line, nearest, said_where
 from cod_lightning.trusted import ADD_TRUST
 
 Options = dict[str, tuple[Any, Any, str]]
@@ -85,7 +84,7 @@ class OneLine(ArgumentParser):
         leaves = {key.rpartition(".")[2]: key for key in reversed(keys)}
         if "config" in keys:
             leaves |= {group: group for group in groups()}
-        close = difflib.get_close_matches(unknown.rpartition(".")[2], leaves, n=1, cutoff=0.7)
+        close = nearest(unknown.rpartition(".")[2], [*leaves], 1, cutoff=0.7)
         close += [leaf for leaf in leaves if len(unknown) > 2 and leaf.startswith(unknown)]
         return f"Did you mean {leaves[close[0]]}? " if close else ""
 

@@ -19,7 +19,6 @@ from cod_lightning import __version__, datamodules, modules
 from cod_lightning.adapters import has_adapter
 from cod_lightning.cache import class_paths, made_once, sources
 from cod_lightning.checkpoints.folder import AUTO
-from cod_lightning.commands.config_files import as_text
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.parser import Options
 from cod_lightning.commands.shipped import overlaid
@@ -133,7 +132,7 @@ def ensure_warm_start(run: Mapping[str, Any], words: Sequence[str] | None = None
 
 def started(config: Mapping[str, Any], **how: Any) -> Any:
     """The CLI of a warm start with this config; `how` are its other arguments."""
-    argv = ["--config", as_text(dict(config))]
+    argv = ["--config", yaml.safe_dump(dict(config), sort_keys=False)]
     return start(CodCLI, modules.WarmStartModule, datamodules.DemonstrationDataModule, argv, "warm_start", **how)
 
 

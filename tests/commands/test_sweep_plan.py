@@ -5,10 +5,10 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cod_lightning import extras
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import as_text
 from cod_lightning.commands.sweep import plan
 from cod_lightning.commands.sweep_job import launch
 from cod_lightning.errors import ConfigError
@@ -105,7 +105,7 @@ def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
 
 def test_a_job_s_config_is_one_that_fit_takes(tmp_path, jobs):
     path = tmp_path / "job.yaml"
-    path.write_text(as_text(jobs[0].config))
+    path.write_text(yaml.safe_dump(jobs[0].config, sort_keys=False))
     with pytest.raises(SystemExit) as ended:
         main(["fit", "--config", str(path), "--print_config"])
     assert not ended.value.code

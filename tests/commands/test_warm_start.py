@@ -6,8 +6,9 @@ import signal
 from dataclasses import asdict
 
 import pytest
+import yaml
 
-from cod_lightning.commands.config_files import as_text, expand
+from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.lightning_cli import CodCLI, start
 from cod_lightning.commands.phase import WarmStart, config_of
 from cod_lightning.commands.shipped import overlaid
@@ -147,7 +148,7 @@ def test_a_rank_of_the_run_builds_the_phase_which_has_one_rank(monkeypatch, tmp_
     run = start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], "warm_start")
     asked = run.asked | {"warm_start": asdict(WarmStart(num_updates=1))}
     monkeypatch.setenv("LOCAL_RANK", "1")
-    argv = ["--config", as_text(config_of(asked))]
+    argv = ["--config", yaml.safe_dump(config_of(asked), sort_keys=False)]
     monkeypatch.setattr(CodCLI, "act", lambda *_: None)
     made = start(CodCLI, WarmStartModule, DemonstrationDataModule, argv, "warm_start", action="fit")
     assert made.trainer.num_devices == 1
