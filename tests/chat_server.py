@@ -22,6 +22,7 @@ from cod_lightning.modules import WarmStartModule
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, StopReason
 from tests.small_fit import quiet_trainer
+from tests.word_play import sampling_from
 
 WINDOW = 256
 USAGE = {"prompt_tokens": 10, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
@@ -142,10 +143,7 @@ def tiny_policy() -> tuple[Any, Chat]:
 def tiny_engine() -> TransformersEngine:
     """An engine in this process with the tiny policy's weights."""
     model, chat = tiny_policy()
-    engine = TransformersEngine()
-    engine.bind(model, chat.stop_ids)
-    engine.update_weights(model.state_dict().items(), 0)
-    return engine
+    return sampling_from(model, chat.stop_ids, 0)
 
 
 def tiny_server() -> ChatServer:

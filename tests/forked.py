@@ -14,6 +14,14 @@ import torch
 import torch.distributed as dist
 
 
+def alive(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 class Ranks:
     """A function on several ranks, each in a child of this process."""
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests import fake_slurm
+from tests.forked import alive
 
 STUB = f"""#!{sys.executable} -S
 import json, os, signal, subprocess, sys, time
@@ -80,13 +81,6 @@ class Job:
 
     def requeued(self):
         return (self.folder / "slurm" / "queue").exists()
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def ranks(job):

@@ -114,11 +114,11 @@ def ask(engine: Engine, *requests: Request, return_exceptions: bool = False) -> 
     return asyncio.run(all_of_them())
 
 
-def sampling_from(model: PreTrainedModel, chat: Chat) -> TransformersEngine:
+def sampling_from(model: PreTrainedModel, stop_ids: Sequence[int], version: int = 1, **how: Any) -> TransformersEngine:
     """An engine with the model's weights."""
-    engine = TransformersEngine()
-    engine.bind(model, stop_ids=chat.stop_ids)
-    engine.update_weights(model.state_dict().items(), policy_version=1)
+    engine = TransformersEngine(**how)
+    engine.bind(model, stop_ids)
+    engine.update_weights(model.state_dict().items(), version)
     return engine
 
 

@@ -19,7 +19,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import StopReason
 from tests.cases import each
 from tests.stubs import WORDS
-from tests.word_play import ask, play, reference_logprobs, request, see_exact
+from tests.word_play import ask, play, reference_logprobs, request, sampling_from, see_exact
 
 TINY = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 64}
 
@@ -29,11 +29,8 @@ def engine(model):
     return bound(model)
 
 
-def bound(model, **kwargs) -> TransformersEngine:
-    engine = TransformersEngine(**kwargs)
-    engine.bind(model, stop_ids=[2])
-    engine.update_weights(model.state_dict().items(), policy_version=7)
-    return engine
+def bound(model, **how) -> TransformersEngine:
+    return sampling_from(model, [2], 7, **how)
 
 
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):

@@ -9,7 +9,6 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from cod_lightning.engines.base import Request
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
@@ -21,7 +20,7 @@ from cod_lightning.training.scorers import CheckpointScorer
 from tests.cases import each
 from tests.dense_logprobs import token_logprobs
 from tests.families import FAMILIES, made, saved
-from tests.word_play import ask, reference_logprobs, request
+from tests.word_play import ask, reference_logprobs, request, sampling_from
 
 OFTEN = "llama", "mixtral", "qwen3_5_text", "gemma2", "granite", "cohere2", "deepseek_v3", "gpt_oss", "opt"
 """One of each kind of attention, of experts and of logits; those like them are slow."""
@@ -41,18 +40,10 @@ def own_logits(model, ids):
         model.set_attn_implementation(before)
 
 
-def served(model):
-    """By an engine."""
-    engine = TransformersEngine()
-    engine.bind(model, [2])
-    engine.update_weights(model.state_dict().items(), policy_version=1)
-    return engine
-
-
 @every_family
 def test_turns_of_the_engine_have_the_log_probs_of_the_model_s_own_logits(name):
     model, drawn = made(name), random.Random(0)
-    engine = served(model)
+    engine = sampling_from(model, [2])
     assert type(engine.decoder.forward).__name__ == ("OneByOne" if name in ONE_BY_ONE else "PackedForward")
 
     async def dialogue(number):
@@ -125,7 +116,7 @@ def test_rotary_frequencies_that_change_with_the_length_are_the_same_for_all_row
         alone = token_logprobs(model(ids[1:, :20]).logits, ids[1:, :20]) * mask[1:, :20]
         torch.testing.assert_close(found[1:, :20], alone)
         assert (token_logprobs(plain(ids[1:, :20]).logits, ids[1:, :20])[0, 12:] - alone[0, 12:]).abs().max() > 0.1
-    engine = served(model)
+    engine = sampling_from(model, [2])
 
     prompts = [ids[0, :30].tolist(), ids[1, :9].tolist()]
     for prompt, answer in zip(
@@ -165,7 +156,7 @@ def test_a_model_that_chooses_few_keys_for_each_query_attends_to_these_alone(nam
         expected = token_logprobs(model(ids).logits, ids) * mask
         use_grouped_attention(model)
         torch.testing.assert_close(trained_logprobs(model, ids, mask, [24, 24]), expected, atol=1e-4, rtol=1e-4)
-        (answer,) = ask(served(model), request(ids[0, :20].tolist(), "one", max_new_tokens=1))
+        (answer,) = ask(sampling_from(model, [2]), request(ids[0, :20].tolist(), "one", max_new_tokens=1))
         scores = torch.log_softmax(model(ids[:1, :20]).logits[0, -1], dim=-1)
         assert answer.behaviour_logprobs[0] == pytest.approx(float(scores[answer.action_ids[0]]), abs=1e-4)
 

@@ -12,6 +12,7 @@ from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.losses.base import units_of
 from tests.cases import each
 from tests.loss_inputs import LOSSES, gradient, inputs, rows_of
+from tests.objective.test_mismatch import CORRECTIONS
 
 ROOMS = [import_module(f"{losses.__name__}.{one.name}") for one in pkgutil.iter_modules(losses.__path__)]
 PUBLIC = [value for room in (*ROOMS, nft, sdpo) for value in vars(room).values() if isinstance(value, type)]
@@ -23,10 +24,11 @@ def test_every_loss_has_a_definition_here():
     assert {type(loss) for loss, _ in LOSSES.values()} == CLASSES
 
 
-def test_options_of_one_name_have_one_default():
-    """`--model.loss GSPO` keeps the options that the config's class had under the same names."""
+@each("classes", [CLASSES, {type(one) for one in CORRECTIONS}])
+def test_options_of_one_name_have_one_default(classes):
+    """`--model.loss GSPO` keeps the options that the config's class had under the same names, as does `--model.mismatch`."""
     defaults: dict[str, set] = {}
-    for value in CLASSES:
+    for value in classes:
         for option, default in vars(value()).items():
             defaults.setdefault(option, set()).add(default)
     assert {option: found for option, found in defaults.items() if len(found) > 1} == {}

@@ -61,15 +61,6 @@ def old_of(x, seed=5, spread=0.4):
     return torch.where(x.action_mask, x.behaviour_logprobs + noise, 7.0)  # whatever stands elsewhere
 
 
-def test_options_of_one_name_have_one_default():
-    """`--model.mismatch TokenMask` keeps the options that the config's class had under the same names."""
-    defaults: dict[str, set] = {}
-    for correction in CORRECTIONS:
-        for option, default in vars(type(correction)()).items():
-            defaults.setdefault(option, set()).add(default)
-    assert {option: found for option, found in defaults.items() if len(found) > 1} == {}
-
-
 @each("correction", CORRECTIONS)
 def test_weights_are_those_of_the_definition_and_0_elsewhere(correction):
     x = inputs(1)

@@ -119,7 +119,9 @@ def test_a_forged_special_token_does_not_count_as_rewriting():
 def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_credit_an_episode():
     chat = Chat(bpe_tokenizer(QWEN3), False, True)  # the empty thought that a turn begins with is dropped later
     model = made("qwen3", 0.05, vocab_size=len(chat.tokenizer), max_position_embeddings=1024)
-    groups = play(sampling_from(model, chat), num_siblings=3, num_tasks=2, chat=chat, window=1000, max_new_tokens=6)
+    groups = play(
+        sampling_from(model, chat.stop_ids), num_siblings=3, num_tasks=2, chat=chat, window=1000, max_new_tokens=6
+    )
     see_exact(groups, model, 1e-4)
     of_first = [s for s in segments_of(groups) if s.sibling == 0 and s.episode == 0]
     assert len(of_first) == 3

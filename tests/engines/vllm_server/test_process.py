@@ -16,6 +16,7 @@ from cod_lightning.engines.vllm_server.guard import KeyGuard
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
 from cod_lightning.errors import ConfigError, EngineFailure
 from tests.cases import each
+from tests.forked import alive
 
 CHILD = (
     "import threading, time; from cod_lightning.engines.vllm_server.main import _end_with_parent;"
@@ -29,13 +30,6 @@ PARENT = (
 )
 
 
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
-
-
 def process(tmp_path, **how) -> ServerProcess:
     return ServerProcess(
         LocalServers(**how), index=0, model=tmp_path, dtype="float32", window=64, log=tmp_path / "a.log", key="hush"
@@ -47,14 +41,14 @@ def test_a_server_ends_with_the_process_that_started_it_even_if_that_one_is_kill
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
-    assert runs(pid)
+    assert alive(pid)
     parent.kill()
     parent.wait()
     parent.stdout.close()
     until = time.monotonic() + 20
-    while runs(pid) and time.monotonic() < until:
+    while alive(pid) and time.monotonic() < until:
         time.sleep(0.02)
-    assert not runs(pid)
+    assert not alive(pid)
 
 
 def test_a_server_that_does_not_start_is_told_of_with_the_end_of_its_log(tmp_path, monkeypatch):
