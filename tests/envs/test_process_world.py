@@ -44,6 +44,7 @@ from tests.faulty_worlds import (
     RudeLevers,
     UndrawnLevers,
 )
+from tests.forked import alive
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -191,9 +192,9 @@ def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cle
     with pytest.raises(WorldHung):
         world.step("no such answer")
     until = time.perf_counter() + 10
-    while running(child) and time.perf_counter() < until:
+    while alive(child) and time.perf_counter() < until:
         time.sleep(0.01)
-    assert not running(child)
+    assert not alive(child)
 
 
 @pytest.mark.slow
@@ -209,14 +210,6 @@ def test_what_the_world_has_open_is_closed_with_it_also_after_a_call_that_hung(t
         world.step("no such answer")
     world.close()
     assert file.read_text() == "2 2 "
-
-
-def running(process):
-    """Whether it does anything; one that was not waited for counts as ended."""
-    try:
-        return " Z " not in Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
 
 
 @pytest.mark.slow
