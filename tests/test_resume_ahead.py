@@ -105,7 +105,7 @@ def test_two_ranks_whose_weights_change_in_flight_train_on_the_same_packs_once_b
     tmp_path, monkeypatch
 ):
     server = FakeVLLM(window=4096)
-    server.after_s = 0.01
+    server.keeps_one_s = 3.0
     monkeypatch.setattr(SelfTest, "__call__", lambda *_, **__: Gap(0.0, 0, 0.0, 0.0, strict=True))
     monkeypatch.setattr(TrainingPacks, "observe", noting_packs(tmp_path / "packs"))
     monkeypatch.setattr(TrainingPacks, "learns", True)

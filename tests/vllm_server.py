@@ -50,6 +50,10 @@ class FakeVLLM:
         """Whether turns stand still."""
         self.asleep = False
         """Whether they do for want of memory."""
+        self.keeps_one_s: float | None = None
+        """From the second weights on, one turn of each is kept until others come, or no turn is asked for so long."""
+        self._kept, self._asked = "", 0.0
+        """The latest version that a turn was kept in; when the latest was asked for."""
         self.num_aborts = 0
         self.prompts: list[tuple[int, ...]] = []
         self.loaded: list[frozenset[str]] = []
@@ -160,7 +164,13 @@ class FakeVLLM:
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
         begun, num_aborts = self.version, self.num_aborts
+        self._asked = time.monotonic()
         time.sleep(self.after_s)
+        with self._lock:
+            keeps = self.keeps_one_s is not None and len(self.loaded) > 1 and self._kept != begun
+            self._kept = begun if keeps else self._kept
+        while keeps and self.version == begun and time.monotonic() - self._asked < self.keeps_one_s:
+            time.sleep(0.01)
         while (self.held or self.asleep) and self.num_aborts == num_aborts:
             time.sleep(0.002)
         with self._lock:
