@@ -11,18 +11,21 @@ of the latter at any temperature, all of a seed together. Measures nothing.
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
+from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.intervals import SHARE, bootstrap
 from cod_lightning.markdown import table
 from cod_lightning.rollout import transcript
 from examples.studies.note_worth import counted
 from examples.studies.pretrained import BEST, RESULTS, SEEN, SHOWN, add, best, interval, line, of_rollouts, of_seeds
+
+POLICIES = ("warm_start", "trained")
 
 
 def page(own: dict[str, Any]) -> str:
@@ -42,8 +45,12 @@ def page(own: dict[str, Any]) -> str:
         noisy_trained=line(noisy["success"]["trained"]),
         random_notes=line(noted / seen for noted, seen in (random[0], random[-1])),
         families=of_families({"Levers": mixed, "Doors": back}),
-        back_in_levers=added(back["levers"]),
-        back_blanked=line(own["levers"]["seed 2"]["by_temperature"]["0"]["blanked"]),
+        back_seeds=len(rollouts),
+        back_blanked="; ".join(
+            line(cold["blanked"])
+            for _, of in sorted(own["levers"].items())
+            if "blanked" in (cold := of["by_temperature"]["0"])
+        ),
         back_began=line(noted / seen for ((noted, seen), *_) in rollouts),
         back_ended=line(noted / seen for (*_, (noted, seen)) in rollouts),
         levers=by_temperature(own["levers"]),
@@ -133,24 +140,35 @@ def solved(file: Path) -> dict[str, list[bool]]:
 
 
 def by_temperature(seeds: dict[str, Any]) -> str:
-    """A row for each seed and temperature."""
-    rows = [
-        [
-            seed,
-            at,
-            str(of["packs"]),
-            line(of["warm_start"]),
-            line(of["trained"]),
-            line(of["noted"]),
-            interval(of["adds"]),
-        ]
-        for seed, by in sorted(seeds.items())
-        for at, of in by["by_temperature"].items()
-    ]
+    """What warm start and trained policy solve and note in levers at each temperature: means over seeds, differences with Student's
+    intervals over them, and each seed's."""
+    rows = []
+    for at in ("0", "1"):
+        every = [of["by_temperature"][at] for _, of in sorted(seeds.items())]
+        solved_by, noted = (
+            [np.mean([of[name] for of in every], axis=0) for name in names] for names in (POLICIES, ["noted"])
+        )
+        more = [of["noted"][1] - of["noted"][0] for of in every]
+        adds = [of["adds"][0] for of in every]
+        less = (over_seeds(values) + f" ({', '.join(f'{one:+.2f}' for one in values)})" for values in (adds, more))
+        rows.append([at, *map(line, solved_by), *map(line, noted), *less])
     return table(
-        ["", "T", "packs", "warm start", "trained", "facts noted, by each", "trained less it, after the first task"],
+        [
+            "T",
+            "warm start",
+            "trained",
+            "noted by each",
+            "trained solves more after the first task (by seed)",
+            "notes more",
+        ],
         rows,
     )
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """Their mean, with its interval."""
+    one = seed_estimate(np.array(values))
+    return interval([one.mean, *(one.ci95 or ())])
 
 
 PAGE = """# A language model in a second world
@@ -180,9 +198,9 @@ for none in both; 128 packs of levers, 64 of doors, warm start at T=1.
 
 - **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
   {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
-- **Reward of doors alone teaches notes in levers**, in two seeds of two, at T=0, where a warm start is at its surest, as at T=1
-  (rewarded doors: facts noted {back_began} first, {back_ended} last). Over 128 packs of seed 1 training adds
-  {back_in_levers} to transfer at T=1; seed 2 solves {back_blanked} at T=0 with its context blanked:
+- **Reward of doors alone teaches notes in levers**, in each of {back_seeds} seeds, at T=0, where a warm start is at its surest, as
+  at T=1 (64 packs; over seeds Student's t; rewarded doors: facts noted {back_began} first, {back_ended} last). With its
+  context blanked the trained policy solves {back_blanked} at T=0, from seed 2 on.
 
 {levers}
 
