@@ -31,7 +31,7 @@ from cod_lightning.forward.row_tree import RowTree, most_that_pays, split_by_nod
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.logprobs import action_logprobs
-from cod_lightning.process_memory import give_back
+from cod_lightning.process_memory import give_back, keep_freed_memory
 from cod_lightning.ranks import inside, num_ranks, rank
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.seeds import derive_seed
@@ -192,8 +192,6 @@ class PolicyModule(L.LightningModule):
         use_grouped_attention(model)
         use_rms_norm(model)
         if self.trainer.strategy.root_device.type == "cpu":
-            from cod_lightning.forward.freed_memory import keep_freed_memory
-
             keep_freed_memory()
         if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights
             output_layer(model)  # refused before anything is trained

@@ -13,9 +13,9 @@ from cod_lightning.contexts.base import Words
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import Vocabulary, beside
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import TinyPolicy
+from cod_lightning.process_memory import keep_freed_memory
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
