@@ -36,6 +36,19 @@ from cod_lightning.types import Message, Role
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_PROBES = (
+    "",
+    " x ",
+    "\n\nx\n",
+    "<think>\nx\n</think>\n\nx",
+    "x</think>x",
+    "<tool_call>\n{}\n</tool_call>",
+    "<tool_response>\nx\n</tool_response>",
+    "x /no_think",
+    "{{ x }}{% x %}{# x #}",
+    "<x>&amp;\"x'\\",
+)
+"""What a template might treat unlike other text."""
 _SMALL = 2**23
 """Bytes of a cache whose results are numbers or short."""
 _DAY = datetime(2024, 7, 26)
@@ -95,7 +108,7 @@ class Chat:
         self._check_system_role()
         self._marks = self._role_marks() - {token.content for _, token in added}
         self._in_prompts = ControlTokens(special | self._marks)
-        self._after_assistant = self._continuation()
+        self._after_assistant, self._before_assistant = self._continuation_parts()
         self.end_of_turn = self._first_special(lambda: self._after_assistant)
         """Of an earlier turn."""
         own, self.stop_ids = self._stops()
@@ -112,6 +125,7 @@ class Chat:
         self.unknown_word = text_cache(self.unknown_word, _SMALL)
         self._num_control_in = text_cache(self._num_control_in, _SMALL)
         self._continued = text_cache(lambda user_text: self.encode(self._between(user_text)))
+        self._around = lru_cache(maxsize=64)(self._around)
         self._num_control = lru_cache(maxsize=64)(self._num_control)
 
     def _stops(self) -> tuple[int | None, frozenset[int]]:
@@ -141,6 +155,11 @@ class Chat:
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
+        roles = tuple(message.role for message in messages)
+        if around := self._around(roles):
+            text = self._joined(around, messages)
+            if self._num_control_in(text) == self._num_control(roles):
+                return self.encode(text)
         return self.encode(self.rendered(messages))
 
     def rendered(self, messages: Sequence[Message]) -> str:
@@ -164,9 +183,13 @@ class Chat:
         return ids[self._num_end :] if last_action_id in self._ends else ids
 
     def _between(self, user_text: str) -> str:
-        """What comes between an assistant's words and its answer to `user_text`."""
-        dialogue = [("user", "x"), ("assistant", "x"), ("user", user_text)]
-        return self.after_response([{"role": role, "content": text} for role, text in dialogue], 1)
+        """What comes between an assistant's words and its answer to `user_text`; rendered where the template looks into texts."""
+        if self._around((Role.USER, Role.ASSISTANT, Role.USER)) is None:
+            dialogue = [("user", "x"), ("assistant", "x"), ("user", user_text)]
+            return self.after_response([{"role": role, "content": text} for role, text in dialogue], 1)
+        before, after = self._after_assistant, self._before_assistant
+        expected = self._num_control_in(f"{before}x{after}")
+        return self._checked(lambda neutral: before + neutral(user_text) + after, expected)
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
@@ -292,13 +315,35 @@ class Chat:
         own = message.role is Role.ASSISTANT
         return self._in_responses.broken_up(message.content) if own else neutral(message.content)
 
+    def _around(self, roles: tuple[Role, ...]) -> tuple[str, ...] | None:
+        """What the template puts before, between and after messages of these roles; None where it looks into them.
+
+        Rendering takes longer than everything else that an opening needs. A template that trims, or that takes thoughts and the
+        answers of tools apart, shows it on the probes, and then renders every opening itself.
+        """
+        marks = _messages(roles, [f"\ue000{n}\ue001" for n in range(len(roles))])
+        parts = re.split("\ue000[0-9]+\ue001", self._render(marks))
+        if len(parts) != len(roles) + 1:
+            return None
+        for messages in [marks, *(_messages(roles, [probe] * len(roles)) for probe in _PROBES)]:
+            if self._joined(parts, messages) != self._render(messages):
+                return None
+        return tuple(parts)
+
+    def _joined(self, around: Sequence[str], messages: Sequence[Message]) -> str:
+        """Messages' texts within what is around them."""
+        parts = [around[0]]
+        for message, after in zip(messages, around[1:], strict=True):
+            parts += self._content(message, self.neutral), after
+        return "".join(parts)
+
     def _role_marks(self) -> set[str]:
         """What the template spells around messages in plain characters, such as [INST] or USER:, letters alone left out."""
         marks = set[str]()
         for roles in ((Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER), (Role.USER, Role.ASSISTANT, Role.USER)):
             try:
                 first, *others = self._render([Message(role, _PLACE) for role in roles], neutral=str).split(_PLACE)
-            except Exception:  # `_continuation` refuses it
+            except Exception:  # `_continuation_parts` refuses it
                 continue
             for line in [*first.splitlines()[-1:], *"\n".join(others).splitlines()]:
                 pieces = (piece.strip() for piece in self._specials.split(line))
@@ -333,15 +378,20 @@ class Chat:
         if _SYSTEM not in text:
             raise _another_template("one that leaves system messages out", expected)
 
-    def _continuation(self) -> str:
-        """What the template puts between an assistant's words and the next user's. Raises `ConfigError`."""
+    def _continuation_parts(self) -> tuple[str, str]:
+        """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
         dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
         with answering(lambda expected: _another_template("one that raises", expected), "one that renders a dialogue"):
             text = self._render(dummy)
         if text.count(_ASSISTANT) != 1 or text.count(_USER) != 1:
             raise _another_template("one that drops or repeats messages", "one that shows each once")
-        return text.partition(_ASSISTANT)[2].partition(_USER)[0]
+        between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
+        return between, after
 
 
 def _another_template(found: str, expected: str) -> ConfigError:
     return ConfigError("model.policy's chat template", found, expected, "Use another.")
+
+
+def _messages(roles: Sequence[Role], texts: Sequence[str]) -> list[Message]:
+    return [Message(role, text) for role, text in zip(roles, texts, strict=True)]
