@@ -110,8 +110,8 @@ SMOKE --trainer.fast_dev_run true ## trainer.fast_dev_run | True | keeps no metr
 SMOKE --trainer.overfit_batches 1 ## trainer.overfit_batches | 1
 SMOKE --trainer.accelerator cuda
 SMOKE --trainer.max_steps 0
-SMOKE --trainer.max_epochs x ## "trainer.max_epochs": Expected a <class 'int'> Given value: x (
-SMOKE --data.rewards.length OverlongReward --data.rewards.length.full_tokens x ## "data.rewards": Problem with | full_tokens | x')
+SMOKE --trainer.max_epochs x ## "trainer.max_epochs": | <class 'int'> | Given value: x (
+SMOKE --data.rewards.length OverlongReward --data.rewards.length.full_tokens x ## "data.rewards": | Problem with | full_tokens | x')
 SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
 SMOKE --trainer.default_root_dir afile
 SMOKE --ckpt_path last

@@ -1,7 +1,6 @@
 """How the command line answers a mistake in an option: in one line, by the name that the person typed."""
 
 import contextlib
-import re
 import sys
 import traceback
 from argparse import ArgumentError
@@ -23,11 +22,6 @@ Options = dict[str, tuple[Any, Any, str]]
 TRUST = (None, False, "Let the run's config name classes of other packages, other machines and programs.")
 _MOST = 900
 """Characters of jsonargparse's message; one that lists classes goes on for screens."""
-_UNION = re.compile(
-    r"Does not validate against any of the Union subtypes Subtypes: .*? Errors: - "
-    r"| - Expected a <class 'NoneType'>|Given value type: .*?(?=Given value: )"
-)
-"""Of jsonargparse's message on a key that may be null, what tells a person nothing."""
 
 
 class OneLine(ArgumentParser):
@@ -60,7 +54,7 @@ class OneLine(ArgumentParser):
         """Exit with 2 after `PROGRAM COMMAND: error: jsonargparse's message (a remedy)` on stderr."""
         if not self.exit_on_error:
             super().error(message, ex)
-        said = _UNION.sub("", in_a_line(message))
+        said = in_a_line(message)
         if len(said) > _MOST:  # the key stands first, the value last
             said = f"{said[: _MOST // 2]} ... {said[-_MOST // 2 :]}"
         causes = list(_causes(ex))
