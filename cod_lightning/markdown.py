@@ -32,7 +32,7 @@ def escaped(text: str) -> str:
     return _WWW.sub(r"\1&#46;", text)
 
 
-def fenced(text: str) -> str:
+def fenced(text: str, language: str = "text") -> str:
     """The text as a code block, whose fence is longer than any run of backticks in it.
 
     >>> print(fenced("a"))
@@ -42,7 +42,7 @@ def fenced(text: str) -> str:
     """
     text = visible(text).rstrip("\n")
     fence = "`" * max([3, *(1 + len(run) for run in _BACKTICKS.findall(text))])
-    return f"{fence}text\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

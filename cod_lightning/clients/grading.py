@@ -51,8 +51,8 @@ def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def one_line(note: object) -> str:
+def one_line(note: object, most: int = 300) -> str:
     """A grader's note in one line. Raises `ValueError` if it is no text."""
     if not isinstance(note, str):
         raise ValueError("the verdict's note is not text")
-    return " ".join(note.split())[:300]
+    return " ".join(note.split())[:most]
