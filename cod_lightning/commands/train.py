@@ -33,7 +33,6 @@ from cod_lightning.datamodules.combinations import check_combination, check_scor
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import CodLightningError, ConfigError
 from cod_lightning.evaluation.controls import Weights
-from cod_lightning.models.memory_plan import GIB
 from cod_lightning.modules import GRPOModule
 from cod_lightning.process_memory import most_resident
 from cod_lightning.ranges import Count, NonNegative
@@ -191,6 +190,8 @@ class TrainCLI(CodCLI):
             remedy = "Easier settings, a warm start or a larger data.group_size make rewards differ."
             notes.append(f"nothing was learnt: {seen}. The weights are those that the run began with. {remedy}")
         if self.memory_plan is not None:
+            from cod_lightning.models.memory_plan import GIB
+
             on_gpu = torch.cuda.is_available()
             peak = (torch.cuda.max_memory_allocated() if on_gpu else most_resident()) / GIB
             where = "GPU memory" if on_gpu else "RAM (torch and Python included)"
