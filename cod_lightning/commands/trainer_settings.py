@@ -9,6 +9,8 @@ from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
@@ -51,6 +53,11 @@ def check_trainer(trainer: Any, action: str | None) -> None:
     if action and trainer.num_nodes > 1 and not _placed():  # this process would wait for the others without a word
         expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
         raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
+    tasks = os.environ.get("SLURM_NTASKS", "1")
+    of_slurm = not TorchElasticEnvironment.detect() and SLURMEnvironment.detect()
+    if of_slurm and tasks not in ("0", "1") and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        expected = "1, or SLURM_NTASKS_PER_NODE beside it, by which Lightning counts ranks"
+        raise ConfigError("SLURM_NTASKS", tasks, expected, "Do srun with --ntasks-per-node, or unset SLURM_NTASKS.")
 
 
 def settle_strategy(trainer: Any) -> None:

@@ -1,11 +1,13 @@
 """Device meshes are filled in or refused before anything is built."""
 
+import inspect
 import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +15,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from jsonargparse import Namespace
+from lightning.pytorch import Trainer
 from lightning.pytorch.profilers import SimpleProfiler
 
 from cod_lightning.commands import trainer_settings
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.trainer_settings import (
     check_started,
+    check_trainer,
     num_processes,
     on_loopback,
     settle_strategy,
@@ -110,6 +114,26 @@ def test_a_process_that_its_environment_gives_a_rank_the_run_lacks_is_refused(st
 def test_a_rank_of_the_run_may_start(started, said):
     started(**said)
     check_started(on("cpu", 2))
+
+
+@each(
+    ("said", "refused"),
+    [
+        ({"SLURM_NTASKS": "4"}, True),
+        ({"SLURM_NTASKS": "x"}, True),
+        ({"SLURM_NTASKS": "1"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2"}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "bash"}, False),
+        ({"SLURM_NTASKS": "4", "TORCHELASTIC_RUN_ID": "none"}, False),
+    ],
+)
+def test_tasks_of_slurm_that_lightning_cannot_count_are_refused_by_their_variable(monkeypatch, said, refused):
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    answer = f"^SLURM_NTASKS is {said['SLURM_NTASKS']}; .*SLURM_NTASKS_PER_NODE.* srun .*unset SLURM_NTASKS"
+    usual = Namespace({name: one.default for name, one in inspect.signature(Trainer).parameters.items()})
+    with pytest.raises(ConfigError, match=answer) if refused else nullcontext():
+        check_trainer(usual, None)
 
 
 def listening():
