@@ -199,9 +199,9 @@ for none in both; 128 packs of levers, 64 of doors, warm start at T=1.
 - **What reward taught in levers is not shown to help in doors**: to transfer training adds {in_levers} in levers,
   {in_doors} in doors. At T=1 more facts are noted there, {began} before and {ended} after.
 - **Reward of doors alone teaches notes in levers**, in each of {back_seeds} seeds, at T=0, where a warm start is at its surest, as
-  at T=1 (64 packs; over seeds Student's t; seed 4: 24 updates; rewarded doors: facts noted {back_began} first, {back_ended} last). With its
-  context blanked the trained policy solves {back_blanked} at T=0, from seed 2 on. That they
-  solve more at T=0 is not shown over seeds.
+  at T=1 (64 packs; over seeds Student's t; seed 4: 24 updates; rewarded doors: facts noted {back_began} first,
+  {back_ended} last). With its context blanked the trained policy solves {back_blanked} at T=0,
+  from seed 2 on. That they solve more at T=0 is not shown over seeds.
 
 {levers}
 
