@@ -91,9 +91,7 @@ class Revisits(PackSource):
         packs = [(of, of.sample_pack(split=Split.TRAIN, index=0, num_tasks=pack_size, seed=self.seed)) for of in parts]
         changes = any(beside(of, HiddenRules).changes_at(pack) is not None for of, pack in packs)
         if changes or variants.without_world_memory() is not env:
-            expected = (
-                f"same or near in {env.name}, which remembers tasks or changes its rule: none can be taken out of turn"
-            )
+            expected = f"same or near in {env.name}, whose tasks cannot be taken out of turn: it remembers, or changes"
             raise ConfigError("data.source.back", self.back, expected, "Switch the memory, or the change, off.")
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
