@@ -113,7 +113,8 @@ def _answered(args: list[str]) -> int:
         for name in RANKS:  # which libraries read as they are imported
             if not (rank := os.environ.get(name, "0")).isdecimal():
                 raise ConfigError(name, rank or "empty", "a whole number, where it is set at all", f"Do unset {name}.")
-        if command not in LIGHT:
+        watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
+        if watching or command not in LIGHT:
             _imported("commands.config_files").see_checkpoints(rest)
             if sys.stderr is not None and sys.stderr.isatty():
                 print(f"{command}: loading torch and Lightning, some seconds ...", file=sys.stderr, flush=True)
