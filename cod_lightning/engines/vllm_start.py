@@ -195,14 +195,14 @@ def check_served(served: Served, engine: str, dtype: str | None) -> None:
     room_for(served.adapter_rank)
     if not served.four_bit:
         return
-    or_not = "or choose engine=TransformersEngine."
+    or_else = "or choose engine=TransformersEngine."
     if find_spec(_FOUR_BIT) is None:
         expected = "the package vllm-bnb-plugin beside vLLM, for a base in 4 bits"
-        remedy = f"pip install --no-deps vllm-bnb-plugin, or {or_not}"
+        remedy = f"pip install --no-deps vllm-bnb-plugin, {or_else}"
         raise ConfigError("data.engine", engine, expected, remedy)
     if (computed := dtype or served.dtype) != "bfloat16":
         expected = "bfloat16, in which vLLM computes with weights of 4 bits"
-        raise ConfigError("model.policy.dtype", computed, expected, f"Set it, {or_not}")
+        raise ConfigError("model.policy.dtype", computed, expected, f"Set it, {or_else}")
 
 
 def served_of(model: nn.Module) -> Served:
