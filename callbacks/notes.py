@@ -18,7 +18,8 @@ from cod_lightning.rollout.transcript import PlayedGroup
 from cod_lightning.types import Group
 
 _PATIENCE = 3
-"""Rollouts that notes are about, and syncs in a row with too large a divergence after which a run ends."""
+_SYNCS_IN_A_ROW = 3
+"""With too large a divergence, after which a run ends."""
 
 
 class Notes(RolloutCallback):
@@ -100,9 +101,9 @@ class MismatchGuard(Callback):
         self._latest = divergence
         far = math.isnan(divergence) or divergence >= self.stop_at
         self.num_in_a_row = self.num_in_a_row + 1 if far else 0
-        if self.num_in_a_row >= _PATIENCE:
+        if self.num_in_a_row >= _SYNCS_IN_A_ROW:
             raise EngineMismatch(
-                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more after {_PATIENCE} syncs in a row: "
+                f"{_KL} is {divergence:.3g} nats a token, and was {self.stop_at:g} or more after {_SYNCS_IN_A_ROW} syncs in a row: "
                 "what the engine samples from is not the policy that is trained. Let both compute in one precision "
                 "(data.engine.dtype, trainer.precision), look at engine/self_test_gap, or add --model.mismatch TokenMask; "
                 "to go on all the same, raise stop_at of callbacks.MismatchGuard."

@@ -205,7 +205,7 @@ class Watchdog:
             for write in (partial(os.write, _STDERR, text.encode()), partial(self._keep, text)):
                 writing = threading.Thread(target=write, daemon=True)
                 writing.start()
-                writing.join(_LONGEST_TICK_S)  # nobody may read the pipe, and the disk may be away
+                writing.join(_LONGEST_TICK_S)  # the pipe may have no reader, and the disk may be away
         finally:
             os._exit(EXIT_STALLED)
 

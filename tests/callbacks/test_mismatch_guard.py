@@ -31,7 +31,7 @@ class BentEngine(TransformersEngine):
 @pytest.fixture
 def two_syncs(monkeypatch):
     """After so many in a row a run ends."""
-    monkeypatch.setattr("cod_lightning.callbacks.notes._PATIENCE", 2)
+    monkeypatch.setattr("cod_lightning.callbacks.notes._SYNCS_IN_A_ROW", 2)
 
 
 def fit(folder, engine, guard, **options):

@@ -114,8 +114,8 @@ class Clinics:
             rng = random.Random(derive_seed("learn2ask patient", world_seed, n))
             while True:
                 task = self.draw_patient(rng, required, rng.choice(self.conditions))
-                told = [task.condition, str(task.opening), *task.mentioned, *map(str, task.phrasing)]
-                if split_of_text(" ".join(told)) is split:  # whatever the clinic requires
+                texts = [task.condition, str(task.opening), *task.mentioned, *map(str, task.phrasing)]
+                if split_of_text(" ".join(texts)) is split:  # whatever the clinic requires
                     break
             drawn.append(task)
         return drawn
